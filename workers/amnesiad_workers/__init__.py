@@ -1,0 +1,1 @@
+"""The RQ side of amnesiad: jobs that run decay, expiry, unplug, scrub and purge passes."""
