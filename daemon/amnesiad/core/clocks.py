@@ -1,0 +1,209 @@
+"""The two clocks: pure functions of a note, the policy and ``now``. No process here ever asks what time it is.
+
+The *rank clock* orders and never hides: half-life decay since creation. The *lease clock* ends things: strength falls
+along a curve since the last renewal, and a note that its lease has ended is dead at that instant whether or not a pass
+has run. Everything is recomputed from the start each time, never accumulated, so settling twice gives the same numbers.
+Formulas: specification, section 6.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, Literal
+
+import msgspec
+
+from amnesiad.core.events import SYSTEM, AnyNoteEvent, Expired, Forgotten, StaleFlagged
+from amnesiad.core.kinds import EXEMPT_KINDS
+from amnesiad.core.notes import Note, State, apply
+from amnesiad.core.policy import Policy
+
+RENEWAL_GRAIN: Final = 100
+"""A renewal is recorded only if it moves the reference by at least ttl/100, so that use cannot flood the log."""
+
+
+class Next(msgspec.Struct, frozen=True):
+    """A note's next transition if nobody touches it: when, to what, and by which event."""
+
+    at: int
+    to: State
+    event: Literal["stale_flagged", "expired", "forgotten"]
+    reason: Literal["decayed", "ttl", "retention"]
+
+
+def rank(note: Note, policy: Policy, now: int) -> float:
+    """Rank in (0, 1]: ``0.5 ** (elapsed / half_life)`` since creation; 1.0 for an exempt kind or a future stamp."""
+    half_life = policy.kinds.half_life_ms[note.kind]
+    elapsed = now - note.created_at
+    if half_life is None or elapsed <= 0:
+        return 1.0
+    return float(0.5 ** (elapsed / half_life))
+
+
+def lease_ttl(note: Note, policy: Policy) -> int | None:
+    """The TTL in milliseconds whose clock runs for this note, or ``None`` where none does.
+
+    Exemption is checked before any operator override. A TTL that the writer gave always runs; a record without one
+    runs only by ``record_ttl``. Nothing runs while pinned or with ``auto_expire`` off.
+    """
+    if note.kind in EXEMPT_KINDS or note.pinned or not policy.auto_expire:
+        return None
+    if note.ttl_ms is not None:
+        return note.ttl_ms
+    if note.regime == "perishable" or policy.record_ttl == "off":
+        return None
+    if policy.record_ttl == "by-kind":
+        return policy.kinds.ttl_ms[note.kind]
+    return policy.record_ttl
+
+
+def lease_strength(note: Note, policy: Policy, now: int) -> float | None:
+    """Strength on the lease clock, in [0, base], or ``None`` where no lease runs. Not forced to 0 past the end."""
+    ttl = lease_ttl(note, policy)
+    if ttl is None:
+        return None
+    elapsed = max(0, now - note.ref_at)
+    if note.curve == "flat":
+        return note.base
+    if note.curve == "linear":
+        return note.base * max(0.0, 1 - elapsed / ttl)
+    return note.base * math.exp(-policy.ebbinghaus_k * elapsed / ttl)
+
+
+def strength(note: Note, policy: Policy, now: int) -> float:
+    """What people see and injection orders by: the lease's strength where one runs, else the rank; base when pinned."""
+    if note.pinned:
+        return note.base
+    leased = lease_strength(note, policy, now)
+    return rank(note, policy, now) if leased is None else leased
+
+
+def stale_at(note: Note, policy: Policy) -> int | None:
+    """The earliest instant at which the lease makes the unused note stale, or ``None`` if it ends first or never does."""
+    at = _falls_below(note, policy, policy.stale_strength)
+    end = expires_at(note, policy)
+    return None if at is None or end is None or at >= end else at
+
+
+def expires_at(note: Note, policy: Policy) -> int | None:
+    """The earliest instant at which the lease ends the unused note: its TTL, or the floor relative to its base."""
+    ttl = lease_ttl(note, policy)
+    if ttl is None:
+        return None
+    floor = _falls_below(note, policy, policy.forgotten_strength * note.base)
+    deadline = note.ref_at + ttl
+    return deadline if floor is None else min(deadline, floor)
+
+
+def _falls_below(note: Note, policy: Policy, limit: float) -> int | None:
+    """The first millisecond at which the lease's strength is below ``limit``; ``None`` if not within the TTL.
+
+    The closed formula finds it to a rounding; the strength that everything else uses then decides, so that no two
+    places can disagree by a millisecond.
+    """
+    ttl = lease_ttl(note, policy)
+    if ttl is None or note.base <= 0:
+        return None
+    fraction = limit / note.base
+    if fraction > 1:
+        return note.ref_at
+    if note.curve == "flat" or fraction <= 0:
+        return None
+    fall = 1 - fraction if note.curve == "linear" else -math.log(fraction) / policy.ebbinghaus_k
+    if fall > 1:
+        return None
+
+    def below(at: int) -> bool:
+        value = lease_strength(note, policy, at)
+        return value is not None and value < limit
+
+    at = note.ref_at + math.floor(fall * ttl)
+    while not below(at):
+        at += 1
+    while at > note.ref_at and below(at - 1):
+        at -= 1
+    return at
+
+
+def next_transition(note: Note, policy: Policy) -> Next | None:
+    """What time alone will do to the note next, or ``None``. Recorded causes count: a stale note goes on to its end."""
+    if note.live:
+        end = expires_at(note, policy)
+        stale = None if "decayed" in note.causes else stale_at(note, policy)
+        if stale is not None:
+            return Next(at=stale, to="stale", event="stale_flagged", reason="decayed")
+        if end is None:
+            return None
+        to: State = "forgotten" if note.regime == "perishable" else "expired"
+        reason: Literal["ttl", "decayed"] = "ttl" if end == note.ref_at + (lease_ttl(note, policy) or 0) else "decayed"
+        return Next(at=end, to=to, event="expired", reason=reason)
+    if note.state == "forgotten":
+        return None
+    keep = _retention(note, policy)
+    if keep is None:
+        return None
+    return Next(at=note.state_at + keep, to="forgotten", event="forgotten", reason="retention")
+
+
+def _retention(note: Note, policy: Policy) -> int | None:
+    """How long an ended note is kept before it is forgotten; ``None`` is for good."""
+    bounds = [policy.ended_retention] if policy.ended_retention is not None else []
+    if note.regime == "perishable":
+        bounds.append(0 if note.state == "expired" else policy.audit_retention)
+    return min(bounds) if bounds else None
+
+
+def due_events(note: Note, policy: Policy, now: int) -> list[AnyNoteEvent]:
+    """The events that time owes the note at ``now``, oldest first; ``[]`` when none is due.
+
+    Each is stamped with the instant it fell due, not with ``now``; whether a pass ran in between changes neither the
+    state that follows nor its time.
+    """
+    events: list[AnyNoteEvent] = []
+    while (step := next_transition(note, policy)) is not None and step.at <= now:
+        made: list[AnyNoteEvent]
+        version, at = note.version + 1, step.at
+        if step.event == "stale_flagged":
+            end = expires_at(note, policy)
+            if end is not None and end <= now:
+                note = msgspec.structs.replace(note, causes=(*note.causes, "decayed"))
+                continue
+            made = [StaleFlagged(note=note.id, version=version, at=at, actor=SYSTEM, cause="decayed")]
+        elif step.event == "expired":
+            code: Literal["ttl", "decayed"] = "ttl" if step.reason == "ttl" else "decayed"
+            made = [Expired(note=note.id, version=version, at=at, actor=SYSTEM, reason=code)]
+            if note.regime == "perishable":
+                made.append(Forgotten(note=note.id, version=version + 1, at=at, actor=SYSTEM, reason="expired"))
+        else:
+            made = [Forgotten(note=note.id, version=version, at=at, actor=SYSTEM, reason="retention")]
+        for event in made:
+            note = apply(note, event)
+        events += made
+    return events
+
+
+def settle(note: Note, policy: Policy, now: int) -> Note:
+    """The note's state at ``now``: the fold of what is recorded and of what time owes it. Idempotent."""
+    step = next_transition(note, policy)
+    if step is None or step.at > now:
+        return note
+    for event in due_events(note, policy, now):
+        note = apply(note, event)
+    return note
+
+
+def renewed_base(note: Note, policy: Policy, now: int) -> float:
+    """The strength a renewal at ``now`` restarts the lease from, in (0, 1].
+
+    ``max(min(1, s * gain + bonus), min(1, 2 * stale_strength))``: applied once, at the renewal, so that it cannot
+    compound when settling; a renewed note is never born stale.
+    """
+    value = strength(note, policy, now)
+    boosted = min(1.0, value * policy.renewal_gain + policy.renewal_bonus)
+    return max(boosted, min(1.0, 2 * policy.stale_strength))
+
+
+def worth_renewing(note: Note, policy: Policy, now: int) -> bool:
+    """Whether a use at ``now`` should be recorded as a renewal: a lease runs and its reference would move enough."""
+    ttl = lease_ttl(note, policy)
+    return ttl is not None and now - note.ref_at >= max(1, ttl // RENEWAL_GRAIN)

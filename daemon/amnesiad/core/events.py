@@ -1,0 +1,174 @@
+"""The closed union of events, and their codec.
+
+An event is a fact that already happened to one note (or to the workspace), in codes and numbers only: no content, key,
+tag, path or reason text, because a deleted stream entry leaves its bytes behind in memory and on disk. Words live in
+the vault. Every event of a note carries the note's ``version`` after it, counted from 1 without gaps.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from amnesiad.core.kinds import Curve, Kind
+
+Scope = Literal["workspace", "session", "team"]
+Provenance = Literal["human", "user-stated", "agent", "auto"]
+Cause = Literal["decayed", "anchor", "distrusted"]
+ExpiryCode = Literal["ttl", "decayed", "completed", "retention"]
+ForgetCode = Literal["expired", "evicted", "manual", "agent-disposed", "retention"]
+
+SYSTEM: Final = "system"
+HUMAN: Final = "human"
+
+
+class NoteEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """What every event of a note carries.
+
+    ``at`` is epoch milliseconds of the fact (for an expiry the deadline that passed; the stream id tells when it was
+    recorded). ``actor`` is ``human``, ``agent:ID`` or ``system``. ``on_behalf`` marks an agent that declared to act
+    for its user.
+    """
+
+    note: str
+    version: int
+    at: int
+    actor: str
+    on_behalf: bool = False
+
+
+class Created(NoteEvent, frozen=True, kw_only=True, tag="created"):
+    kind: Kind
+    provenance: Provenance
+    size: int
+    """Bytes of the note's words, for the capacity bounds."""
+    scope: Scope = "workspace"
+    owner: str | None = None
+    incarnation: int | None = None
+    """Which life of the owner it was written in; an owner's end reaches this one and those before it."""
+    author: str | None = None
+    source_ref: str | None = None
+    ttl_ms: int | None = None
+    curve: Curve = "flat"
+    pinned: bool = False
+    base: float = 1.0
+    supersedes: tuple[str, ...] = ()
+    restored_from: str | None = None
+
+
+class Superseded(NoteEvent, frozen=True, kw_only=True, tag="superseded"):
+    by: str
+
+
+class Revoked(NoteEvent, frozen=True, kw_only=True, tag="revoked"):
+    reason: Literal["refuted"] = "refuted"
+
+
+class StaleFlagged(NoteEvent, frozen=True, kw_only=True, tag="stale_flagged"):
+    cause: Cause
+
+
+class Reinstated(NoteEvent, frozen=True, kw_only=True, tag="reinstated"):
+    size: int | None = None
+    """The new size of the words when re-anchoring changed them."""
+
+
+class Promoted(NoteEvent, frozen=True, kw_only=True, tag="promoted"):
+    provenance: Provenance | None = None
+    scope: Scope | None = None
+    """Only ever ``workspace``; the owner is dropped with it."""
+    ttl_ms: int | None = None
+
+
+class Expired(NoteEvent, frozen=True, kw_only=True, tag="expired"):
+    reason: ExpiryCode
+
+
+class Renewed(NoteEvent, frozen=True, kw_only=True, tag="renewed"):
+    base: float
+    """Strength the lease restarts from, by the renewal formula of ``clocks.renewed_base``."""
+
+
+class Pinned(NoteEvent, frozen=True, kw_only=True, tag="pinned"):
+    pass
+
+
+class Unpinned(NoteEvent, frozen=True, kw_only=True, tag="unpinned"):
+    pass
+
+
+class Edited(NoteEvent, frozen=True, kw_only=True, tag="edited"):
+    fields: tuple[Literal["tags", "anchors", "triggers", "ttl_ms"], ...]
+    size: int
+    ttl_ms: int | None = None
+
+
+class Forgotten(NoteEvent, frozen=True, kw_only=True, tag="forgotten"):
+    reason: ForgetCode
+
+
+class Restored(NoteEvent, frozen=True, kw_only=True, tag="restored"):
+    """On the forgotten note, naming the new one that carries its words on."""
+
+    to: str
+
+
+class PolicyChanged(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="policy_changed"
+):
+    """One live setting of the workspace changed; ``None`` as ``new`` means reset to the operator's value."""
+
+    at: int
+    actor: str
+    name: str
+    old: str | int | float | bool | None = None
+    new: str | int | float | bool | None = None
+    reset: bool = False
+    policy_version: int = 0
+
+
+class Scrubbed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="scrubbed"):
+    """Erased words up to stream id ``through`` are absent from the live data files (``done``) or a rewrite was asked
+    of a server that is not ours (``requested``)."""
+
+    at: int
+    actor: str
+    through: str
+    result: Literal["done", "requested"]
+
+
+AnyNoteEvent = (
+    Created
+    | Superseded
+    | Revoked
+    | StaleFlagged
+    | Reinstated
+    | Promoted
+    | Expired
+    | Renewed
+    | Pinned
+    | Unpinned
+    | Edited
+    | Forgotten
+    | Restored
+)
+Event = AnyNoteEvent | PolicyChanged | Scrubbed
+
+_decoder: Final = msgspec.json.Decoder(Event)
+_encoder: Final = msgspec.json.Encoder()
+
+
+def encode(event: Event) -> bytes:
+    """The event as one JSON object; ``decode(encode(e)) == e``."""
+    return _encoder.encode(event)
+
+
+def decode(data: bytes) -> Event:
+    """Raises ``msgspec.ValidationError`` for anything outside the union."""
+    return _decoder.decode(data)
+
+
+def event_type(event: Event) -> str:
+    """The event's name as it stands in the log: ``created``, ``expired`` …"""
+    return str(event.__struct_config__.tag)
