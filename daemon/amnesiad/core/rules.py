@@ -56,7 +56,11 @@ class Rule:
         try:
             return self.read(value)
         except ValueError:
-            raise Invalid(f"{field} must be {self.accepts}, not {self.quote(value)}", field=field) from None
+            raise self.refusal(value, field) from None
+
+    def refusal(self, value: object, field: str) -> Invalid:
+        """The error that says what was expected of ``field`` in place of the value."""
+        return Invalid(f"{field} must be {self.accepts}, not {self.quote(value)}", field=field)
 
     def show(self, value: Any) -> object:
         """The value as a person writes it; ``parse`` reads it back."""
@@ -68,10 +72,7 @@ class Rule:
     def accepts(self) -> str:
         """What is accepted, to complete the sentence *it must be …*."""
         own = self.own_values
-        words = [word for word in self.words if word]
-        if not words:
-            return own
-        return f"{own}, or {' or '.join(words)}" if own else f"{', '.join(words[:-1])} or {words[-1]}"
+        return f"{own}, or {' or '.join(self.words)}" if self.words else own
 
     def quote(self, value: object) -> str:
         """The refused value as the message shows it. Rules that guard secrets mask them here."""
@@ -91,7 +92,17 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(Rule):
-    """One of ``words`` and nothing else."""
+    """One of ``words`` and nothing else; here ``none`` is a word like any other."""
+
+    @property
+    def accepts(self) -> str:
+        return f"{', '.join(self.words[:-1])} or {self.words[-1]}"
+
+    def parse(self, value: object, *, field: str) -> str:
+        word = value.strip().lower() if isinstance(value, str) else None
+        if word is None or word not in self.words:
+            raise self.refusal(value, field)
+        return word
 
 
 @dataclass(frozen=True, kw_only=True)
