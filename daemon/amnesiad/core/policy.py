@@ -30,8 +30,8 @@ _FRACTION: Final = Number(at_least=0, at_most=1)
 
 
 def _one_of(literal: object) -> Choice:
-    """The rule of a field whose type is a ``Literal``: its words, stated once."""
-    return Choice(words=get_args(literal))
+    """The rule of a field whose type is a ``Literal``: its names, stated once."""
+    return Choice(names=get_args(literal))
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, get_type_hints
@@ -39,7 +40,7 @@ _FLAG_WORDS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class Rule(ABC):
     """Base of all rules. ``words`` are taken beside the rule's own values; the word ``none`` reads as ``None``."""
 
     words: tuple[str, ...] = ()
@@ -56,11 +57,7 @@ class Rule:
         try:
             return self.read(value)
         except ValueError:
-            raise self.refusal(value, field) from None
-
-    def refusal(self, value: object, field: str) -> Invalid:
-        """The error that says what was expected of ``field`` in place of the value."""
-        return Invalid(f"{field} must be {self.accepts}, not {self.quote(value)}", field=field)
+            raise Invalid(f"{field} must be {self.accepts}, not {self.quote(value)}", field=field) from None
 
     def show(self, value: Any) -> object:
         """The value as a person writes it; ``parse`` reads it back."""
@@ -79,12 +76,13 @@ class Rule:
         return quoted(value)
 
     @property
+    @abstractmethod
     def own_values(self) -> str:
-        return ""
+        """What is accepted beside ``words``."""
 
+    @abstractmethod
     def read(self, value: object) -> Any:
         """The value of anything but a word; ``ValueError`` if it is not acceptable."""
-        raise ValueError(value)
 
     def write(self, value: Any) -> object:
         return value
@@ -92,17 +90,18 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice(Rule):
-    """One of ``words`` and nothing else; here ``none`` is a word like any other."""
+    """One of a few names; here ``none`` is a name like any other."""
+
+    names: tuple[str, ...]
 
     @property
-    def accepts(self) -> str:
-        return f"{', '.join(self.words[:-1])} or {self.words[-1]}"
+    def own_values(self) -> str:
+        return f"{', '.join(self.names[:-1])} or {self.names[-1]}"
 
-    def parse(self, value: object, *, field: str) -> str:
-        word = value.strip().lower() if isinstance(value, str) else None
-        if word is None or word not in self.words:
-            raise self.refusal(value, field)
-        return word
+    def read(self, value: object) -> str:
+        if not isinstance(value, str) or value.lower() not in self.names:
+            raise ValueError(value)
+        return value.lower()
 
 
 @dataclass(frozen=True, kw_only=True)
