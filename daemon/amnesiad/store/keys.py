@@ -1,0 +1,82 @@
+"""The whole keyspace on one page. Nothing else builds a key.
+
+All keys of a workspace share the hash tag ``{ws}``, its random internal id: names and paths never become keys.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+LIFECYCLE: Final = "amnesia:lifecycle"
+"""stream · any process writes, the bridge reads by consumer group · field ``e`` = JSON; handled entries trimmed after 7 d"""
+
+DEAD: Final = "amnesia:dead"
+"""stream · the bridge writes, people read · lifecycle events that could not be handled, with the error; bounded"""
+
+WORKSPACES: Final = "amnesia:workspaces"
+"""hash · daemon writes and reads · name → ws; until the workspace is dropped"""
+
+META: Final = "amnesia:meta"
+"""hash · first process writes, every process reads · fingerprint of the install key, layout version; for good"""
+
+BRIDGE_GROUP: Final = "bridge"
+"""The consumer group on ``LIFECYCLE``: every daemon is one consumer in it."""
+
+
+class Keys:
+    """The keys of one workspace."""
+
+    __slots__ = (
+        "access",
+        "audit",
+        "cells",
+        "due",
+        "heads",
+        "leases",
+        "log",
+        "policy",
+        "prefix",
+        "tomb",
+        "totals",
+        "use",
+        "vault",
+        "ws",
+    )
+
+    def __init__(self, ws: str) -> None:
+        self.ws = ws
+        p = self.prefix = f"amnesia:{{{ws}}}:"
+        self.log = (
+            p + "log"
+        )  # stream · commit writes, tails read · every event (e) and the note's previous one (p); for good
+        self.heads = (
+            p + "heads"
+        )  # hash · commit · id → version|op|seq|bare state of notes not forgotten; a cache of the fold
+        self.vault = p + "vault"  # hash · commit · id → words; erased by forgotten
+        self.tomb = p + "tomb"  # hash · commit · id → version|op|seq|tomb of forgotten notes; hash and copy purged
+        self.cells = (
+            p + "cells"
+        )  # hash · commit · slot:, text:, owner:, policy, scrub → stamp|op|payload; compared and set
+        self.due = (
+            p + "due"
+        )  # zset · commit writes, timer and passes read · id by the time of its next transition or purge
+        self.audit = p + "audit"  # zset · commit writes, audit reads · forgotten ids by time; for good
+        self.totals = p + "totals"  # hash · commit · bytes and counts, bounded in the script
+        self.use = (
+            p + "use"
+        )  # hash · witness writes · id:n count, id:t last access; beside the fold, erased by forgotten
+        self.access = p + "access"  # stream · witness writes, exposure reads · recalls and injections; audit_retention
+        self.policy = p + "policy"  # hash · commit · live overrides, name → JSON
+        self.leases = p + "leases"  # zset · commit, witness, bridge · owners by last sign of life
+
+    def members(self, owner: str) -> str:
+        """set · commit writes, unplug reads · ids of the owner's notes that are not forgotten"""
+        return f"{self.prefix}members:{owner}"
+
+    def request(self, request_id: str) -> str:
+        """string · commit · keyed hash of the body and the answer without words; 24 h"""
+        return f"{self.prefix}req:{request_id}"
+
+    def ledger(self, session: str) -> str:
+        """hash · fire writes and reads · note id → turn it was last shown in; until compaction or the session's lease"""
+        return f"{self.prefix}ledger:{session}"

@@ -1,0 +1,286 @@
+"""The log of one workspace and the one write primitive, ``Log.commit``.
+
+A *unit* is all-or-nothing; the units of one call are independent. Units that arrive while a call is on its way are
+gathered into the next one, so that a burst of writers costs a few round trips instead of one each. The script is
+``commit.lua``; this module is its Python half. What a unit should contain is ``store.units``'s business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, Final, Literal, NamedTuple, cast
+
+from redis.asyncio import Redis
+
+from amnesiad.core.events import Event, decode
+from amnesiad.errors import Bug, StoreUnavailable
+from amnesiad.store.faults import store_errors
+from amnesiad.store.keys import Keys
+
+MAX_UNITS_PER_CALL: Final = 500
+"""One script call blocks the store for about 25 µs a unit: 500 keep it near 12 ms."""
+READ_COUNT: Final = 1000
+"""Entries per XRANGE when reading the log forward."""
+REQUEST_TTL_MS: Final = 86_400_000
+"""How long the answer to a ``request_id`` is kept: the specification's 24 hours."""
+FIXED_KEYS: Final = 9
+START: Final = "0-0"
+"""The position before the first entry of a log."""
+
+_Rows = list[tuple[bytes, dict[bytes, bytes]]]
+Status = Literal["ok", "own", "conflict", "full", "replay", "reused"]
+
+
+class NoteOp(NamedTuple):
+    """One note's head (or tomb) compared at ``expected`` and set, with its new events."""
+
+    note: str
+    source: Literal["h", "t", "-"]
+    expected: int
+    target: Literal["h", "t"]
+    version: int
+    value: bytes
+    events: tuple[bytes, ...]
+
+
+class Cell(NamedTuple):
+    """A field of the cells hash, compared by stamp and set. ``new`` ``""`` deletes, ``"="`` only compares."""
+
+    field: str
+    expected: str
+    new: str
+    payload: str | bytes = ""
+
+
+@dataclass(slots=True)
+class Unit:
+    """Everything one change does to the store, as data."""
+
+    op: str = field(default_factory=lambda: secrets.token_urlsafe(8))
+    notes: list[NoteOp] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+    totals: list[tuple[str, int, int | None]] = field(default_factory=list)
+    words: list[tuple[str, bytes]] = field(default_factory=list)
+    due: list[tuple[str, int | None]] = field(default_factory=list)
+    sets: list[tuple[str, Literal["SADD", "SREM", "ZADD", "ZREM", "HSET", "HDEL"], str, str | bytes | int]] = field(
+        default_factory=list
+    )
+    events: list[bytes] = field(default_factory=list)
+    request: tuple[str, str, bytes] | None = None
+    """Key, keyed hash of the request body, answer without ``seq`` and without words."""
+
+
+class Outcome(NamedTuple):
+    """What became of one unit.
+
+    ``seq`` is the stream id of its last event; ``previous`` the log's last id before it. On ``conflict`` and ``full``
+    ``detail`` names the cell, ``note:ID`` or total, and ``current`` holds what stands there. On ``replay`` ``current``
+    is ``seq|answer`` as it was stored.
+    """
+
+    status: Status
+    seq: str
+    previous: str
+    detail: str
+    current: bytes
+
+
+class Entry(NamedTuple):
+    """One entry of the log. ``previous`` is the stream id of the same note's event before it, or ``""``."""
+
+    seq: str
+    event: Event
+    previous: str
+
+
+class Stored(NamedTuple):
+    """A head, tomb or cell as it stands in the store."""
+
+    stamp: str
+    op: str
+    seq: str
+    value: bytes
+
+
+def parse_stored(raw: bytes) -> Stored:
+    """Split ``stamp|op|seq|value``. Raises ``Bug`` for anything else."""
+    parts = raw.split(b"|", 3)
+    if len(parts) != 4:
+        raise Bug("a stored cell is malformed", hint="run amnesia verify")
+    return Stored(parts[0].decode(), parts[1].decode(), parts[2].decode(), parts[3])
+
+
+def seq_key(seq: str) -> tuple[int, int]:
+    """A stream id as numbers, so that ids compare in log order."""
+    ms, _, n = seq.partition("-")
+    return int(ms), int(n or 0)
+
+
+def at_or_past(seq: str, other: str) -> bool:
+    """Whether stream id ``seq`` is ``other`` or later."""
+    return seq_key(seq) >= seq_key(other)
+
+
+COMMIT_LUA: Final = resources.files("amnesiad.store").joinpath("commit.lua").read_text()
+WITNESS_LUA: Final = resources.files("amnesiad.store").joinpath("witness.lua").read_text()
+
+
+class Log:
+    """One workspace's log. Safe for concurrent use on one event loop."""
+
+    def __init__(self, redis: Redis, keys: Keys) -> None:
+        self.redis = redis
+        self.keys = keys
+        self._commit = redis.register_script(COMMIT_LUA)
+        self._witness = redis.register_script(WITNESS_LUA)
+        self._waiting: list[tuple[Unit, asyncio.Future[Outcome]]] = []
+        self._sender: asyncio.Task[None] | None = None
+
+    async def commit(self, unit: Unit) -> Outcome:
+        """Write one unit, together with whatever else is waiting.
+
+        Raises ``StoreUnavailable`` when no answer came; the unit may then have landed, and committing the *same* unit
+        again is safe: a unit that finds its own operation id answers ``own``.
+        """
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting.append((unit, future))
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send_waiting())
+        return await future
+
+    async def _send_waiting(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting[:MAX_UNITS_PER_CALL], self._waiting[MAX_UNITS_PER_CALL:]
+                try:
+                    outcomes = await self.commit_now([unit for unit, _ in batch])
+                except Exception as error:
+                    for _, future in batch:
+                        if not future.done():
+                            future.set_exception(error)
+                    continue
+                for (_, future), outcome in zip(batch, outcomes, strict=True):
+                    if not future.done():
+                        future.set_result(outcome)
+        finally:
+            self._sender = None
+            for _, future in self._waiting:
+                future.cancel()
+            self._waiting.clear()
+
+    async def commit_now(self, units: Sequence[Unit]) -> list[Outcome]:
+        """Write units in one call. A dropped connection is tried once more: operation ids make that safe."""
+        keys, args = self._encode(units)
+        try:
+            rows = await self._run(self._commit, keys, args)
+        except StoreUnavailable:
+            rows = await self._run(self._commit, keys, args)
+        return [
+            Outcome(row[0].decode(), row[1].decode(), row[2].decode(), row[3].decode(), row[4])
+            for row in cast(list[Any], rows)
+        ]
+
+    async def _run(self, script: Any, keys: list[str], args: list[Any]) -> Any:
+        with store_errors():
+            return await script(keys=keys, args=args)
+
+    def _encode(self, units: Sequence[Unit]) -> tuple[list[str], list[Any]]:
+        k = self.keys
+        keys = [k.log, k.heads, k.vault, k.tomb, k.cells, k.due, k.totals, k.use, k.audit]
+        numbers: dict[str, int] = {}
+
+        def number(key: str) -> int:
+            if key not in numbers:
+                keys.append(key)
+                numbers[key] = len(keys)
+            return numbers[key]
+
+        args: list[Any] = [len(units)]
+        push, extend = args.append, args.extend
+        for unit in units:
+            push(unit.op)
+            push(len(unit.notes))
+            for note in unit.notes:
+                expected = note.expected if note.source != "-" else ""
+                extend((note.note, note.source, expected, note.target, note.version, note.value, len(note.events)))
+                extend(note.events)
+            push(len(unit.cells))
+            for cell in unit.cells:
+                extend(cell)
+            push(len(unit.totals))
+            for name, delta, limit in unit.totals:
+                extend((name, delta, "" if limit is None else limit))
+            push(len(unit.words))
+            for words in unit.words:
+                extend(words)
+            push(len(unit.due))
+            for note_id, at in unit.due:
+                extend((note_id, "" if at is None else at))
+            push(len(unit.sets))
+            for key, command, member, value in unit.sets:
+                extend((number(key), command, member, value))
+            push(len(unit.events))
+            extend(unit.events)
+            if unit.request is None:
+                extend((0, "", "", ""))
+            else:
+                key, body_hash, answer = unit.request
+                extend((number(key), body_hash, answer, REQUEST_TTL_MS))
+        return keys, args
+
+    async def witness(
+        self, now: int, shown: Iterable[tuple[str, int]], *, entry: bytes = b"", owner: str = "", used: int = 0
+    ) -> tuple[str, list[str]]:
+        """Check that notes still stand at the versions shown and, if so, log that they were.
+
+        Returns the log's last id and the ids that moved. ``entry`` is the ledger entry (no words), ``owner`` the owner
+        whose sign of life this is, ``used`` how many of the first notes shown count as used.
+        """
+        k = self.keys
+        args: list[Any] = [now, entry, owner, used]
+        for note, version in shown:
+            args += (note, version)
+        rows = await self._run(self._witness, [k.log, k.heads, k.access, k.use, k.leases], args)
+        return rows[0].decode(), [row.decode() for row in rows[1:]]
+
+    async def last_id(self) -> str:
+        """The stream id of the newest entry, or ``START``."""
+        with store_errors():
+            rows = cast(_Rows, await self.redis.xrevrange(self.keys.log, count=1))
+        return rows[0][0].decode() if rows else START
+
+    async def read(self, after: str, count: int = READ_COUNT) -> list[Entry]:
+        """Entries later than ``after``, oldest first, at most ``count``."""
+        with store_errors():
+            rows = cast(_Rows, await self.redis.xrange(self.keys.log, min=f"({after}", count=count))
+        return [parse_entry(seq, fields) for seq, fields in rows]
+
+    async def entries(self, after: str = START) -> AsyncIterator[Entry]:
+        """Every entry later than ``after``, oldest first, read in pages."""
+        while page := await self.read(after):
+            for entry in page:
+                yield entry
+            after = page[-1].seq
+
+    async def history(self, last: str, limit: int) -> list[Entry]:
+        """A note's events, newest first, walking the chain back from its last one. Cost grows with its own events."""
+        found: list[Entry] = []
+        seq = last
+        while seq and len(found) < limit:
+            with store_errors():
+                rows = cast(_Rows, await self.redis.xrange(self.keys.log, min=seq, max=seq))
+            if not rows:
+                break
+            entry = parse_entry(*rows[0])
+            found.append(entry)
+            seq = entry.previous
+        return found
+
+
+def parse_entry(seq: bytes, fields: dict[bytes, bytes]) -> Entry:
+    """One raw stream entry."""
+    return Entry(seq.decode(), decode(fields[b"e"]), fields[b"p"].decode())

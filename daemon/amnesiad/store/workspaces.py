@@ -1,0 +1,89 @@
+"""Workspaces: names, and the random internal ids that keys are made of.
+
+A name may be a path or anything else a person chose; it never becomes a key, an argument of a job or a line of a log.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final, cast
+
+from redis.asyncio import Redis
+
+from amnesiad.errors import Conflict, NotFound
+from amnesiad.store import keys as keyspace
+from amnesiad.store.faults import store_errors
+from amnesiad.store.keys import Keys
+
+WS_BYTES: Final = 8
+POLICY_CELL: Final = "policy"
+FIRST_POLICY: Final = 0
+"""The policy version of a workspace whose policy was never changed."""
+SCAN_COUNT: Final = 500
+"""Keys per step when a workspace's keys are looked for; dropping is the only thing that looks."""
+
+
+async def find(redis: Redis, name: str) -> str | None:
+    """The id of the workspace called ``name``, or ``None``."""
+    with store_errors():
+        raw = cast(bytes | None, await redis.hget(keyspace.WORKSPACES, name))
+    return None if raw is None else raw.decode()
+
+
+async def find_or_create(redis: Redis, name: str) -> str:
+    """The id of the workspace called ``name``, which exists afterwards. Two callers at once get the same id.
+
+    Its policy cell stands before its name does: every unit compares that cell, so that a write to a workspace dropped
+    meanwhile conflicts instead of leaving keys that nobody owns.
+    """
+    if (ws := await find(redis, name)) is not None:
+        return ws
+    fresh = secrets.token_hex(WS_BYTES)
+    with store_errors():
+        await redis.hset(Keys(fresh).cells, POLICY_CELL, f"{FIRST_POLICY}|new||")
+        if await redis.hsetnx(keyspace.WORKSPACES, name, fresh):
+            return fresh
+        await redis.delete(Keys(fresh).cells)
+    ws = await find(redis, name)
+    if ws is None:
+        raise Conflict("the workspace was dropped while it was being made", hint="try again")
+    return ws
+
+
+async def all_workspaces(redis: Redis) -> dict[str, str]:
+    """Every workspace, name → id, sorted by name."""
+    with store_errors():
+        rows = cast(dict[bytes, bytes], await redis.hgetall(keyspace.WORKSPACES))
+    return {name.decode(): ws.decode() for name, ws in sorted(rows.items())}
+
+
+async def rename(redis: Redis, name: str, to: str) -> None:
+    """Give a workspace another name. Raises ``NotFound``, or ``Conflict`` when the new name is taken."""
+    ws = await find(redis, name)
+    if ws is None:
+        raise NotFound("there is no such workspace", field="workspace", hint="amnesia workspaces lists them")
+    with store_errors():
+        taken = not await redis.hsetnx(keyspace.WORKSPACES, to, ws)
+        if taken:
+            raise Conflict("another workspace has that name", field="to", hint="choose another name, or drop that one")
+        await redis.hdel(keyspace.WORKSPACES, name)
+
+
+async def drop(redis: Redis, name: str) -> bool:
+    """Delete a workspace, its log and its words. The name goes first, so that nobody finds a half-deleted one."""
+    ws = await find(redis, name)
+    if ws is None:
+        return False
+    with store_errors():
+        await redis.hdel(keyspace.WORKSPACES, name)
+    await delete_keys(redis, ws)
+    return True
+
+
+async def delete_keys(redis: Redis, ws: str) -> int:
+    """Delete every key of a workspace id; returns how many there were."""
+    count = 0
+    with store_errors():
+        async for key in redis.scan_iter(match=Keys(ws).prefix.replace("{", "\\{") + "*", count=SCAN_COUNT):
+            count += await redis.unlink(key)
+    return count
