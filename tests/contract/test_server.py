@@ -545,6 +545,26 @@ async def test_a_snapshot_is_written_anew_as_well(data_dir: Path) -> None:
         await client.aclose()
 
 
+async def test_a_snapshot_put_off_is_not_taken_for_done(data_dir: Path) -> None:
+    """While another child of the server runs, ours waits for its turn instead of trusting the last snapshot's status."""
+    marker = secrets.token_hex(16)
+    async with EmbeddedServer(data_dir) as server:
+        client = await connect(server.url)
+        await client.config_set("save", "3600 1")
+        await client.config_set("appendonly", "no")
+        await client.mset({f"k{number}": number for number in range(100)})
+        await client.set("key", marker)
+        assert await rewrite(client, REWRITE_S) == "done"
+        await client.config_set("rdb-key-save-delay", 2_000)
+        await client.bgrewriteaof()
+        assert (await client.info("persistence"))["aof_rewrite_in_progress"]
+        await client.delete("key")
+        assert marker.encode() in (data_dir / "dump.rdb").read_bytes()
+        assert await rewrite(client, REWRITE_S) == "done"
+        assert marker.encode() not in (data_dir / "dump.rdb").read_bytes()
+        await client.aclose()
+
+
 async def test_a_refused_rewrite_is_only_requested(data_dir: Path) -> None:
     """A server that denies the command, or the look at its save points, cannot confirm the erasure."""
     async with EmbeddedServer(data_dir) as server:

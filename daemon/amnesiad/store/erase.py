@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from redis.asyncio import Redis
@@ -22,17 +21,10 @@ from amnesiad.errors import StoreUnavailable
 POLL_S = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """One kind of data file: the command that writes it anew, and the INFO fields that tell how that goes."""
-
-    command: str
-    running: tuple[str, ...]
-    status: str
-
-
-_AOF = _File("BGREWRITEAOF", ("aof_rewrite_in_progress", "aof_rewrite_scheduled"), "aof_last_bgrewrite_status")
-_RDB = _File("BGSAVE", ("rdb_bgsave_in_progress",), "rdb_last_bgsave_status")
+# The server has one child at a time that writes a file; while any runs or waits to, another is refused or put off.
+_RUNNING = ("aof_rewrite_in_progress", "aof_rewrite_scheduled", "rdb_bgsave_in_progress")
+# Parts of the refusals of a server that has such a child.
+_REFUSED_FOR_NOW = ("in progress", "child process is active")
 
 
 async def rewrite(client: Redis, timeout_s: float) -> Literal["done", "requested"]:
@@ -53,9 +45,9 @@ async def rewrite(client: Redis, timeout_s: float) -> Literal["done", "requested
     try:
         done = True
         if (await _info(client, "persistence")).get("aof_enabled"):
-            done = await _write_anew(client, _AOF, deadline)
+            done = await _write_anew(client, "aof", deadline)
         if done and await _has_save_points(client):
-            done = await _write_anew(client, _RDB, deadline)
+            done = await _write_anew(client, "rdb", deadline)
         done = done and not (await _info(client, "replication")).get("connected_slaves")
     except ResponseError:
         done = False
@@ -64,29 +56,32 @@ async def rewrite(client: Redis, timeout_s: float) -> Literal["done", "requested
     return "done" if done else "requested"
 
 
-async def _write_anew(client: Redis, file: _File, deadline: float) -> bool:
+async def _write_anew(client: Redis, kind: Literal["aof", "rdb"], deadline: float) -> bool:
     """Write one file anew and see it done; False when that failed or did not end by the deadline."""
+    status = "aof_last_bgrewrite_status" if kind == "aof" else "rdb_last_bgsave_status"
     while True:
         # One that runs already may have begun before the delete, and then keeps the words: it does not count.
-        if await _outcome(client, file, deadline) is None:
+        if await _settled(client, deadline) is None:
             return False
         try:
-            await (client.bgrewriteaof() if file is _AOF else client.bgsave())
+            # BGSAVE without SCHEDULE: INFO does not tell of a snapshot that is put off, so it would look done.
+            await (client.bgrewriteaof() if kind == "aof" else client.bgsave(schedule=False))
         except ResponseError as error:
             # Somebody else began one between the question and the command.
-            if "in progress" not in str(error):
+            if not any(words in str(error) for words in _REFUSED_FOR_NOW):
                 raise
             await asyncio.sleep(POLL_S)
         else:
-            return await _outcome(client, file, deadline) == "ok"
+            state = await _settled(client, deadline)
+            return state is not None and state.get(status) == "ok"
 
 
-async def _outcome(client: Redis, file: _File, deadline: float) -> str | None:
-    """Wait until no rewrite of this file runs or is scheduled: how the last one ended, or None past the deadline."""
+async def _settled(client: Redis, deadline: float) -> dict[str, Any] | None:
+    """INFO persistence once no file is being written or due to be, or None past the deadline."""
     while True:
         state = await _info(client, "persistence")
-        if not any(state.get(field) for field in file.running):
-            return str(state.get(file.status))
+        if not any(state.get(field) for field in _RUNNING):
+            return state
         if time.monotonic() >= deadline:
             return None
         await asyncio.sleep(POLL_S)
