@@ -1,0 +1,396 @@
+"""What is answered: one struct per verb. Times are epoch milliseconds, durations milliseconds.
+
+A field with a default is left out of the JSON while it holds it; a field without one is always there, null included.
+Answers tolerate unknown fields, so that a client may be older than its daemon.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from amnesiad.core.callers import AgentKind
+from amnesiad.core.events import Cause, Provenance, Scope
+from amnesiad.core.kinds import Curve, Kind, Regime
+from amnesiad.core.notes import Anchor, State, Trigger
+
+Scalar = str | int | float | bool | None
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of everything inside an answer."""
+
+
+class Answer(Part, frozen=True, kw_only=True):
+    """``seq`` is the stream id of a write's last event, or the one up to which a read has seen the log."""
+
+    seq: str
+    degraded: bool = False
+    """The store is away; this comes from the projection alone."""
+
+
+class NextTransition(Part, frozen=True, kw_only=True):
+    at: int
+    to: State
+
+
+class NoteView(Part, frozen=True, kw_only=True):
+    """A note as reads show it, settled at the time of the answer. A forgotten note has no content."""
+
+    id: str
+    workspace: str
+    kind: Kind
+    regime: Regime
+    state: State
+    state_at: int
+    scope: Scope
+    tags: tuple[str, ...]
+    anchors: tuple[Anchor, ...]
+    triggers: tuple[Trigger, ...]
+    provenance: Provenance
+    pinned: bool
+    curve: Curve
+    ttl_ms: int | None
+    expires_at: int | None
+    stale_at: int | None
+    strength: float
+    rank: float
+    trust: float
+    access_count: int
+    created_at: int
+    content: str | None = None
+    causes: tuple[Cause, ...] = ()
+    state_reason: str | None = None
+    owner: str | None = None
+    key: str | None = None
+    author: str | None = None
+    next_transition: NextTransition | None = None
+    last_access_at: int | None = None
+    supersedes: tuple[str, ...] = ()
+    superseded_by: str | None = None
+    restored_from: str | None = None
+    source_ref: str | None = None
+
+
+class RecalledNote(NoteView, frozen=True, kw_only=True):
+    """``relevance`` and ``band`` only where there was a query; ``explanation`` only where one was asked for."""
+
+    relevance: float | None = None
+    band: int | None = None
+    stale: bool = False
+    explanation: dict[str, Scalar] | None = None
+
+
+class Deterrent(Part, frozen=True, kw_only=True):
+    id: str
+    text: str
+
+
+class Warned(Part, frozen=True, kw_only=True):
+    """A new note resembles one that was revoked, superseded or has expired."""
+
+    kind: Literal["revoked", "superseded", "expired"]
+    id: str
+    text: str
+
+
+class RememberAnswer(Answer, frozen=True, kw_only=True):
+    """``created`` is false when the same text lives already, under ``id``. ``notices`` are the secret guard's."""
+
+    id: str
+    created: bool
+    ttl_ms: int | None
+    expires_at: int | None
+    stale_at: int | None
+    superseded: tuple[str, ...]
+    warnings: tuple[Warned, ...]
+    notices: tuple[str, ...] = ()
+
+
+class RecallAnswer(Answer, frozen=True, kw_only=True):
+    notes: tuple[RecalledNote, ...]
+    deterrents: tuple[Deterrent, ...]
+    text: str | None = None
+
+
+class Omitted(Part, frozen=True, kw_only=True):
+    count: int
+    ids: tuple[str, ...]
+
+
+class InjectAnswer(Answer, frozen=True, kw_only=True):
+    text: str
+    ids: tuple[str, ...]
+    tokens: int
+    budget_tokens: int
+    omitted: Omitted
+    deterrents: tuple[str, ...]
+
+
+class FireAnswer(Answer, frozen=True, kw_only=True):
+    notes: tuple[NoteView, ...]
+    text: str
+    tokens: int
+
+
+class ListAnswer(Answer, frozen=True, kw_only=True):
+    notes: tuple[NoteView, ...]
+    cursor: str | None = None
+
+
+class InspectAnswer(Answer, frozen=True, kw_only=True):
+    note: NoteView
+    history_length: int
+    text: str
+
+
+class HistoryEvent(Part, frozen=True, kw_only=True):
+    """``reason`` is the code; ``reason_text`` the words given, while they are kept. ``facts`` are the event's own."""
+
+    seq: str
+    type: str
+    at: int
+    actor: str
+    frm: State | None = msgspec.field(name="from")
+    to: State
+    reason: str | None = None
+    reason_text: str | None = None
+    on_behalf: bool = False
+    facts: dict[str, Any] = {}
+
+
+class HistoryAnswer(Answer, frozen=True, kw_only=True):
+    events: tuple[HistoryEvent, ...]
+    cursor: str | None = None
+
+
+class Doomed(Part, frozen=True, kw_only=True):
+    """One note that a dry run or an unconfirmed forget would erase."""
+
+    id: str
+    kind: Kind
+    state: State
+    content: str
+
+
+class ForgetAnswer(Answer, frozen=True, kw_only=True):
+    """``would`` only for a dry run."""
+
+    forgotten: int
+    ids: tuple[str, ...]
+    summary: str
+    scrub: Literal["pending", "done", "requested"]
+    would: tuple[Doomed, ...] = ()
+
+
+class ChangeAnswer(Answer, frozen=True, kw_only=True):
+    """``changed`` is false where it held already. The rest tells how the note stands now."""
+
+    id: str
+    changed: bool
+    state: State
+    expires_at: int | None = None
+    stale_at: int | None = None
+    provenance: Provenance | None = None
+    scope: Scope | None = None
+
+
+RevokeAnswer = ChangeAnswer
+FlagAnswer = ChangeAnswer
+ReinstateAnswer = ChangeAnswer
+PinAnswer = ChangeAnswer
+UnpinAnswer = ChangeAnswer
+RenewAnswer = ChangeAnswer
+DoneAnswer = ChangeAnswer
+PromoteAnswer = ChangeAnswer
+EditAnswer = ChangeAnswer
+
+
+class UndoAnswer(ChangeAnswer, frozen=True, kw_only=True):
+    """``undone`` is the type of the event that was taken back."""
+
+    undone: str | None = None
+
+
+class SupersedeAnswer(Answer, frozen=True, kw_only=True):
+    changed: bool
+    id: str
+    by: str
+    warnings: tuple[Warned, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+class RestoreAnswer(Answer, frozen=True, kw_only=True):
+    id: str
+    restored_from: str
+
+
+class Counts(Part, frozen=True, kw_only=True):
+    """Notes by state; every state is always there."""
+
+    active: int
+    stale: int
+    expired: int
+    revoked: int
+    superseded: int
+    forgotten: int
+
+
+class RecentEnd(Part, frozen=True, kw_only=True):
+    id: str
+    reason: str
+    at: int
+
+
+class InjectionStatus(Part, frozen=True, kw_only=True):
+    count: int
+    tokens: int
+    at: int
+
+
+class WorkerStatus(Part, frozen=True, kw_only=True):
+    alive: bool
+    lag_ms: int | None
+
+
+class StatusAnswer(Answer, frozen=True, kw_only=True):
+    """A small scalar view. ``tokens`` is what all live notes would cost; ``refusals`` counts by rule."""
+
+    counts: Counts
+    tokens: int
+    recent: tuple[RecentEnd, ...]
+    refusals: dict[str, int]
+    worker: WorkerStatus
+    store: dict[str, Scalar]
+    next_expiry_at: int | None = None
+    injection: InjectionStatus | None = None
+
+
+class AuditEntry(Part, frozen=True, kw_only=True):
+    id: str
+    kind: Kind
+    reason: str
+    actor: str
+    at: int
+    restorable: bool
+    content_hash: str | None = None
+
+
+class AuditAnswer(Answer, frozen=True, kw_only=True):
+    entries: tuple[AuditEntry, ...]
+
+
+class PolicyValue(Part, frozen=True, kw_only=True):
+    value: Scalar
+    origin: str
+
+
+class PolicyAnswer(Answer, frozen=True, kw_only=True):
+    values: dict[str, PolicyValue]
+
+
+class EventsAnswer(Part, frozen=True, kw_only=True):
+    """``ids`` are stream ids on the lifecycle stream, in the order of the events."""
+
+    accepted: int
+    ids: tuple[str, ...]
+
+
+class ErrorBody(Part, frozen=True, kw_only=True):
+    code: str
+    message: str
+    hint: str = ""
+    field: str | None = None
+    rule: str | None = None
+    choices: tuple[str, ...] = ()
+
+
+class ErrorAnswer(Part, frozen=True, kw_only=True):
+    """The envelope of every refusal."""
+
+    error: ErrorBody
+
+
+class BatchAnswer(Part, frozen=True, kw_only=True):
+    """Answers or errors in the order of the requests: structs in the daemon, plain objects in a client."""
+
+    answers: tuple[Any, ...]
+
+
+class FiguresAnswer(Answer, frozen=True, kw_only=True):
+    """Counts by name, and each problem in one sentence without a note's words."""
+
+    figures: dict[str, int]
+    problems: tuple[str, ...] = ()
+
+
+SettleAnswer = FiguresAnswer
+ScrubAnswer = FiguresAnswer
+VerifyAnswer = FiguresAnswer
+RebuildAnswer = FiguresAnswer
+CheckAnswer = FiguresAnswer
+
+
+class OwnerRow(Part, frozen=True, kw_only=True):
+    owner: str
+    state: Literal["open", "closed"]
+    incarnation: int
+    notes: int
+    agent_kind: AgentKind | None = None
+    last_seen_at: int | None = None
+
+
+class OwnersAnswer(Answer, frozen=True, kw_only=True):
+    rows: tuple[OwnerRow, ...]
+    changed: int = 0
+
+
+class DeadRow(Part, frozen=True, kw_only=True):
+    id: str
+    at: int
+    error: str
+    event: str | None = None
+    workspace: str | None = None
+
+
+class DeadAnswer(Part, frozen=True, kw_only=True):
+    rows: tuple[DeadRow, ...]
+    changed: int = 0
+
+
+class WorkspaceRow(Part, frozen=True, kw_only=True):
+    """``ws`` is the internal id that keys carry. ``notes`` are those not forgotten, where known."""
+
+    name: str
+    ws: str
+    notes: int | None = None
+    created_at: int | None = None
+
+
+class WorkspacesAnswer(Part, frozen=True, kw_only=True):
+    rows: tuple[WorkspaceRow, ...]
+    changed: int = 0
+
+
+class ImportProblem(Part, frozen=True, kw_only=True):
+    """``line`` counts from 1."""
+
+    line: int
+    code: str
+    message: str
+
+
+class ImportAnswer(Part, frozen=True, kw_only=True):
+    lines: int
+    imported: int
+    skipped: int
+    problems: tuple[ImportProblem, ...] = ()
+
+
+class FeedItem(Part, frozen=True, kw_only=True):
+    """One server-sent event: ``seq`` resumes the feed behind it, ``type`` is ``written``, ``forgotten`` …"""
+
+    seq: str
+    type: str
+    data: dict[str, Any]

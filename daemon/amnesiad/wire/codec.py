@@ -1,0 +1,247 @@
+"""Bytes to requests and answers to bytes; the one place where msgspec's words become ours and name the field.
+
+A decoded request is wholly normalised. Refusals quote types, limits and allowed values, never what was sent as words.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from amnesiad.core.errors import CallerError, Invalid, TooLarge
+from amnesiad.core.rules import suggestion
+from amnesiad.wire.fields import HERE, FieldRefused, check_field
+from amnesiad.wire.requests import BatchItem, BatchRequest, CallerSpec, EventsRequest, LifecycleEvent
+from amnesiad.wire.verbs import VERBS, VerbSpec
+
+_PATH: Final = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?", re.DOTALL)
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(?P<name>[a-z_]+)`")
+_MAX_NAME_CHARS: Final = 64
+"""How much of an unknown field's name an error repeats."""
+_CALLER_FIELDS: Final = frozenset(CallerSpec.__struct_fields__)
+
+_decoders: Final = {
+    verb: msgspec.json.Decoder(spec.request, dec_hook=check_field)
+    for verb, spec in VERBS.items()
+    if spec.stream != "in"
+}
+_lifecycle_decoder: Final = msgspec.json.Decoder(LifecycleEvent, dec_hook=check_field)
+_encoder: Final = msgspec.json.Encoder()
+
+
+def spec_of(verb: str) -> VerbSpec:
+    """The verb's row. Raises ``Invalid`` with the nearest name for one that does not exist."""
+    spec = VERBS.get(verb)
+    if spec is None:
+        shown = verb[:_MAX_NAME_CHARS]
+        raise Invalid(f"there is no verb {shown!r}", field="verb", hint=suggestion(shown, VERBS) or "see the list")
+    return spec
+
+
+def decode(verb: str, raw: bytes) -> Any:
+    """The verb's request, checked and normalised.
+
+    Raises ``Invalid`` (or ``TooLarge`` for a list or text past its limit) naming the field: for malformed JSON, wrong
+    types, values out of range, unknown or missing fields, NUL and lone surrogates.
+    """
+    if verb == "events":
+        return _decode_events(raw)
+    return _decode(_decoders[verb] if verb in _decoders else _no_json(verb), raw, strict_text=verb != "batch")
+
+
+def _no_json(verb: str) -> msgspec.json.Decoder[Any]:
+    spec_of(verb)
+    raise Invalid(f"{verb} takes its fields from the query string, not from a JSON body", field="body")
+
+
+def decode_item(batch: BatchRequest, item: BatchItem) -> Any:
+    """One request of a batch, with the batch's workspace and caller where its body names none. Raises ``Invalid``."""
+    spec = spec_of(item.verb)
+    if spec.stream != "none" or item.verb == "batch":
+        raise Invalid(f"{item.verb} cannot be part of a batch", field="verb", hint="send it by itself")
+    body = dict(item.body)
+    if item.verb != "events":
+        body.setdefault("workspace", msgspec.Raw(_encoder.encode(batch.workspace)))
+        body.setdefault("caller", msgspec.Raw(_encoder.encode(batch.caller)))
+    return decode(item.verb, _encoder.encode(body))
+
+
+def decode_query(verb: str, pairs: Mapping[str, str], request: type[Any] | None = None) -> Any:
+    """A request made of a query string, for those whose body is a stream. The caller's fields stand beside the rest."""
+    target = spec_of(verb).request if request is None else request
+    values: dict[str, Any] = {name: value for name, value in pairs.items() if name not in _CALLER_FIELDS}
+    if caller := {name: value for name, value in pairs.items() if name in _CALLER_FIELDS}:
+        values["caller"] = caller
+    for name, bad in _bad_texts(values, ""):
+        raise _text_refusal(name, bad)
+    try:
+        return msgspec.convert(values, target, strict=False, dec_hook=check_field)
+    except msgspec.ValidationError as error:
+        raise _refusal(error, target) from None
+
+
+def decode_lifecycle(raw: bytes) -> LifecycleEvent:
+    """One lifecycle event, as it stands in the stream's field ``e``. Raises ``Invalid`` naming the field."""
+    event: LifecycleEvent = _decode(_lifecycle_decoder, raw)
+    return event
+
+
+def encode(answer: Any) -> bytes:
+    """An answer or an event as JSON."""
+    return _encoder.encode(answer)
+
+
+def _decode_events(raw: bytes) -> EventsRequest:
+    try:
+        several = "events" in msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        several = True  # the strict decoder says what is wrong
+    if several:
+        request: EventsRequest = _decode(_decoders["events"], raw)
+        return request
+    return EventsRequest(events=(_decode(_lifecycle_decoder, raw),))
+
+
+def _decode(decoder: msgspec.json.Decoder[Any], raw: bytes, strict_text: bool = True) -> Any:
+    try:
+        request = decoder.decode(raw)
+        # Only an escaped NUL can get this far; looking for the escape first spares the walk on nearly every request.
+        if strict_text and b"\\u0000" in raw:
+            for name, bad in _bad_texts(msgspec.json.decode(raw), ""):
+                raise _text_refusal(name, bad)
+    except msgspec.ValidationError as error:
+        raise _refusal(error, decoder.type) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise _malformed(raw) from None
+    except RecursionError:
+        raise _too_deep() from None
+    return request
+
+
+def _refusal(error: msgspec.ValidationError, request: Any) -> CallerError:
+    parts = _PATH.fullmatch(str(error))
+    what, path = (parts["what"], parts["path"] or "") if parts else (str(error), "")
+    if isinstance(error.__cause__, FieldRefused):
+        refusal = error.__cause__.refusal
+        field = path if refusal.field == HERE else (refusal.field or path)
+        return type(refusal)(refusal.message.replace(HERE, path), hint=refusal.hint, field=field)
+    if unknown := _UNKNOWN.fullmatch(what):
+        return _unknown(unknown["name"][:_MAX_NAME_CHARS], path, request)
+    if missing := _MISSING.fullmatch(what):
+        field = _join(path, missing["name"])
+        return Invalid(f"{field} is missing", field=field)
+    field = path or "body"
+    if what.startswith("Invalid enum value"):
+        allowed = _allowed(request, path)
+        return Invalid(
+            f"{field} must be one of {', '.join(allowed)}" if allowed else f"{field} is none of its words", field=field
+        )
+    sentence = what.replace("`", "").replace("Expected", "expected")
+    if "of length <=" in what:
+        return TooLarge(f"{field} is too long: {sentence}", field=field, hint="send less at a time")
+    return Invalid(f"{field} is not acceptable: {sentence}", field=field)
+
+
+def _unknown(name: str, path: str, request: Any) -> Invalid:
+    field = _join(path, name)
+    known = _fields_at(request, path)
+    hint = suggestion(name, known) or (f"known are {', '.join(known)}" if known else "")
+    return Invalid(f"{field!r} is not a field of this request", field=field, hint=hint)
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _type_at(request: Any, path: str) -> list[msgspec.inspect.Type]:
+    """Every type that may stand at ``caller.role``, ``kinds[3]`` …, unions taken apart."""
+    found = _flat(msgspec.inspect.type_info(request))
+    for step in re.findall(r"[^.\[\]]+|\[[^\]]*\]", path):
+        deeper: list[msgspec.inspect.Type] = []
+        for kind in found:
+            if step.startswith("[") and isinstance(kind, msgspec.inspect.VarTupleType):
+                deeper += _flat(kind.item_type)
+            elif isinstance(kind, msgspec.inspect.StructType):
+                deeper += [part for field in kind.fields if field.encode_name == step for part in _flat(field.type)]
+        found = deeper
+    return found
+
+
+def _flat(kind: msgspec.inspect.Type) -> list[msgspec.inspect.Type]:
+    if isinstance(kind, msgspec.inspect.Metadata):
+        return _flat(kind.type)
+    return (
+        [part for one in kind.types for part in _flat(one)] if isinstance(kind, msgspec.inspect.UnionType) else [kind]
+    )
+
+
+def _allowed(request: Any, path: str) -> list[str]:
+    return [
+        str(value)
+        for kind in _type_at(request, path)
+        if isinstance(kind, msgspec.inspect.LiteralType)
+        for value in kind.values
+    ]
+
+
+def _fields_at(request: Any, path: str) -> list[str]:
+    return [
+        field.encode_name
+        for kind in _type_at(request, path)
+        if isinstance(kind, msgspec.inspect.StructType)
+        for field in kind.fields
+    ]
+
+
+def _malformed(raw: bytes) -> Invalid:
+    """Why msgspec could not read it, by way of a more lenient reader that can still name the field."""
+    try:
+        value = json.loads(raw)
+    except RecursionError:
+        return _too_deep()
+    except UnicodeDecodeError as error:
+        return Invalid(f"the body is not UTF-8 (byte {error.start})", field="body")
+    except json.JSONDecodeError as error:
+        return Invalid(f"the body is not JSON: {error.msg} (character {error.pos})", field="body")
+    except ValueError:  # an integer of more digits than Python reads
+        return Invalid("the body holds a number of thousands of digits", field="body")
+    try:
+        for name, bad in _bad_texts(value, ""):
+            return _text_refusal(name, bad)
+    except RecursionError:
+        return _too_deep()
+    return Invalid("the body is not strict JSON in UTF-8", field="body")
+
+
+def _text_refusal(field: str, bad: str) -> Invalid:
+    return Invalid(f"{field or 'body'} holds {bad}", field=field or "body", hint="send plain text as UTF-8")
+
+
+def _too_deep() -> Invalid:
+    return Invalid("the body is nested too deeply", field="body", hint="no request needs more than four levels")
+
+
+def _bad_texts(value: object, path: str) -> Iterator[tuple[str, str]]:
+    """Each field with something no field may hold, and what: NUL, a lone surrogate, a number that is none."""
+    if isinstance(value, str):
+        if "\x00" in value:
+            yield path, "a NUL byte"
+        elif not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value):
+            yield path, "a lone surrogate, which is not text"
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            yield path, "a number that is not finite"
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            for _, bad in _bad_texts(name, ""):
+                yield path, f"a field name with {bad}"
+            yield from _bad_texts(part, _join(path, name))
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from _bad_texts(part, f"{path}[{index}]")

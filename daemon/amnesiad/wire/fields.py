@@ -1,0 +1,147 @@
+"""Field types that check and convert a value while a request is decoded, and name the field when they refuse.
+
+To the type checker each is a plain ``int`` or ``str``, and after decoding each holds one: the classes exist only as
+marks for msgspec's ``dec_hook``. The meaning of times, durations and ids is ``core.times`` and ``core.intake``'s; this
+module only ties them to fields, so that every verb reads a duration or refuses an id in the same words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+
+from amnesiad.core.errors import CallerError, Invalid
+from amnesiad.core.intake import check_id, check_note_address, check_owner, check_source_ref, check_text
+from amnesiad.core.times import parse_duration, parse_time, quoted
+
+MAX_WORKSPACE_BYTES: Final = 4096
+"""A workspace is usually named by its path: PATH_MAX of Linux."""
+MAX_LISTED: Final = 1000
+"""Items in a list of ids, paths or filters: as many as a batch may hold."""
+MAX_FILTERS: Final = 32
+"""Kinds, tags and states of a filter: as many tags as a note may have."""
+MAX_CURSOR_CHARS: Final = 256
+"""A cursor is made by the daemon and is never longer."""
+
+_SEQ: Final = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?")
+
+HERE: Final = "\ue000"
+"""Stands in a check's message for the field's name, which is known only once msgspec has added the path."""
+
+
+class _Mark(type):
+    # msgspec accepts what the hook returns only if it is an instance of the mark; the checked plain value is.
+    def __instancecheck__(cls, instance: object) -> bool:
+        return True
+
+
+if TYPE_CHECKING:
+    TimeMs = int
+    DurationMs = int
+    Token = str
+    TurnId = str
+    OwnerId = str
+    NoteId = str
+    SourceRef = str
+    Seq = str
+    WorkspaceName = str
+else:
+
+    class TimeMs(metaclass=_Mark):
+        """Epoch milliseconds; sent as such or as ISO 8601."""
+
+    class DurationMs(metaclass=_Mark):
+        """Milliseconds above 0; sent as such or like ``15s 12h 7d``."""
+
+    class Token(metaclass=_Mark):
+        """An opaque id: session, agent, team, request, event name."""
+
+    class TurnId(metaclass=_Mark):
+        """An opaque id of a turn; agents that count turns send a number."""
+
+    class OwnerId(metaclass=_Mark):
+        """A session or team id, or ``session/agent``."""
+
+    class NoteId(metaclass=_Mark):
+        """A note id, or a prefix of one."""
+
+    class SourceRef(metaclass=_Mark):
+        """A pointer to where a note came from."""
+
+    class Seq(metaclass=_Mark):
+        """A stream id of the log."""
+
+    class WorkspaceName(metaclass=_Mark):
+        """The path or name that a workspace is known by."""
+
+
+Limited = Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_LISTED)]
+Filter = Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_FILTERS)]
+Cursor = Annotated[str, msgspec.Meta(max_length=MAX_CURSOR_CHARS)]
+
+
+def _text(check: Callable[[str, str], str]) -> Callable[[object, str], object]:
+    def checked(value: object, field: str) -> str:
+        if not isinstance(value, str):
+            raise Invalid(f"{field} must be text, not {quoted(value)}", field=field)
+        return check(value, field)
+
+    return checked
+
+
+def _check_seq(value: str, field: str) -> str:
+    if not _SEQ.fullmatch(value):
+        raise Invalid(
+            f"{field} must be a stream id like 1760000000000-0, not {quoted(value)}",
+            field=field,
+            hint="use the seq of an earlier answer",
+        )
+    return value
+
+
+def _check_workspace(value: str, field: str) -> str:
+    return check_text(value, field, MAX_WORKSPACE_BYTES)
+
+
+def _check_source(value: str, field: str) -> str:  # noqa: ARG001 - the check names its only field itself
+    return check_source_ref(value)
+
+
+def _check_turn(value: object, field: str) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise Invalid(f"{field} must be an id or a number, not {quoted(value)}", field=field)
+    return check_id(value, field)
+
+
+_CHECKS: Final[Mapping[Any, Callable[[object, str], object]]] = {
+    TimeMs: lambda value, field: parse_time(value, field=field),
+    DurationMs: lambda value, field: parse_duration(value, field=field),
+    Token: _text(check_id),
+    TurnId: _check_turn,
+    OwnerId: _text(check_owner),
+    NoteId: _text(check_note_address),
+    SourceRef: _text(_check_source),
+    Seq: _text(_check_seq),
+    WorkspaceName: _text(_check_workspace),
+}
+
+
+class FieldRefused(ValueError):
+    """Carries a refusal through msgspec, which adds the path to a ``ValueError`` and nothing else."""
+
+    def __init__(self, refusal: CallerError) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+def check_field(mark: type, value: object) -> Any:
+    """msgspec's ``dec_hook``: the checked value, or ``FieldRefused``."""
+    try:
+        return _CHECKS[mark](value, HERE)
+    except CallerError as refusal:
+        raise FieldRefused(refusal) from refusal

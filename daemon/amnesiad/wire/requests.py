@@ -1,0 +1,393 @@
+"""What may be asked: one frozen struct per verb, unknown fields refused by name.
+
+Shapes and value types only; what a request *means* is the service's business. After ``wire.decode`` every time is
+epoch milliseconds, every duration milliseconds, every id has been checked. ``UNSET`` tells an absent field from an
+explicit null where the two differ (``ttl_ms``: null is *no TTL*, absent is *the policy's*).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from amnesiad.core.callers import AgentKind, Caller, Role
+from amnesiad.core.events import Provenance, Scope
+from amnesiad.core.kinds import Curve, Kind
+from amnesiad.core.notes import State, Trigger
+from amnesiad.wire.fields import (
+    MAX_FILTERS,
+    MAX_LISTED,
+    Cursor,
+    DurationMs,
+    Filter,
+    Limited,
+    NoteId,
+    OwnerId,
+    Seq,
+    SourceRef,
+    TimeMs,
+    Token,
+    TurnId,
+    WorkspaceName,
+)
+
+MAX_BATCH: Final = 1000
+"""Requests in one batch; each is answered on its own, so more only delays the first answer."""
+MAX_BUDGET_TOKENS: Final = 1_000_000
+"""The largest context window in sight; a larger budget is a mistake in units."""
+
+LifecycleName = Literal[
+    "session-start",
+    "session-end",
+    "turn-end",
+    "pre-step",
+    "subagent-start",
+    "subagent-end",
+    "workflow-agent-end",
+    "agent-disposed",
+    "heartbeat",
+    "file-changed",
+    "compacted",
+]
+Kinds = Annotated[tuple[Kind, ...], Meta(max_length=MAX_FILTERS)]
+States = Annotated[tuple[State, ...], Meta(max_length=MAX_FILTERS)]
+LiveStates = Annotated[tuple[Literal["active", "stale"], ...], Meta(max_length=MAX_FILTERS)]
+PageLimit = Annotated[int, Meta(ge=1, le=1000)]
+
+
+class CallerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Who asks, as declared by the request."""
+
+    role: Role = "agent"
+    agent_kind: AgentKind = "main"
+    session: Token | None = None
+    agent: Token | None = None
+    team: Token | None = None
+    on_behalf: Literal["user"] | None = None
+
+    def to_core(self) -> Caller:
+        """The core's caller."""
+        return Caller(
+            role=self.role,
+            agent_kind=self.agent_kind,
+            session=self.session,
+            agent=self.agent,
+            team=self.team,
+            on_behalf=self.on_behalf is not None,
+        )
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every request carries. ``after`` asks for an answer that has seen the log up to that stream id."""
+
+    workspace: WorkspaceName
+    caller: CallerSpec = CallerSpec()
+    after: Seq | None = None
+
+
+class Write(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request that changes something. The same ``request_id`` with the same body gives the same answer for 24 h."""
+
+    request_id: Token | None = None
+
+
+class NoteWrite(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A write about one note. ``reason`` is words for the vault; some refusals lift only with one."""
+
+    id: NoteId
+    reason: str | None = None
+
+
+class TriggerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When ``fire`` shows the note: every part given must match."""
+
+    event: Token | None = None
+    path: str | None = None
+    command: str | None = None
+    words: tuple[str, ...] = ()
+    cooldown_ms: DurationMs | None = None
+
+    def to_core(self) -> Trigger:
+        """The core's trigger; the limits of its texts are ``intake.check_triggers``'s."""
+        return Trigger(
+            event=self.event, path=self.path, command=self.command, words=self.words, cooldown_ms=self.cooldown_ms
+        )
+
+
+class NewNote(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The optional fields of a note to be written, shared by remember and supersede."""
+
+    kind: Kind | None = None
+    ttl_ms: DurationMs | UnsetType | None = UNSET
+    expires_at: TimeMs | None = None
+    pinned: bool = False
+    curve: Curve | None = None
+    key: str | None = None
+    scope: Scope | None = None
+    owner: OwnerId | None = None
+    tags: tuple[str, ...] = ()
+    anchors: tuple[str, ...] = ()
+    triggers: tuple[TriggerSpec, ...] = ()
+    provenance: Provenance | None = None
+    source_ref: SourceRef | None = None
+
+
+class RememberRequest(NewNote, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    content: str
+    supersedes: NoteId | None = None
+
+
+class SupersedeRequest(NewNote, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``by`` an existing note, or by a new one made of ``content`` and remember's fields."""
+
+    id: NoteId
+    by: NoteId | None = None
+    content: str | None = None
+    reason: str | None = None
+
+
+class RecallRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    query: str | None = None
+    kinds: Kinds = ()
+    tags: Filter = ()
+    paths: Limited = ()
+    owner: OwnerId | None = None
+    states: LiveStates = ()
+    since: TimeMs | None = None
+    until: TimeMs | None = None
+    limit: Annotated[int, Meta(ge=1, le=100)] = 10
+    explain: bool = False
+    format: Literal["json", "text"] = "json"
+
+
+class InjectRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Also the request of preview. No ``budget_tokens`` means the policy's ``max_injected_tokens``."""
+
+    budget_tokens: Annotated[int, Meta(ge=0, le=MAX_BUDGET_TOKENS)] | None = None
+    query: str | None = None
+    paths: Limited = ()
+    event: Token | None = None
+
+
+class FireRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    event: Token
+    paths: Limited = ()
+    command: str | None = None
+    prompt: str | None = None
+    turn: TurnId | None = None
+
+
+class ListRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    kinds: Kinds = ()
+    tags: Filter = ()
+    scope: Scope | None = None
+    owner: OwnerId | None = None
+    states: States = ()
+    with_content: bool = False
+    limit: PageLimit = 100
+    cursor: Cursor | None = None
+
+
+class InspectRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``at`` shows the note as it stood at that instant; ``render`` as an ended note renders on expansion."""
+
+    id: NoteId
+    at: TimeMs | None = None
+    render: bool = False
+
+
+class HistoryRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    id: NoteId
+    limit: PageLimit = 100
+    cursor: Cursor | None = None
+
+
+class ForgetRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One address: id, ids, query, tags, kinds, scope, owner or all. An empty list counts as absent."""
+
+    id: NoteId | None = None
+    ids: Annotated[tuple[NoteId, ...], Meta(max_length=MAX_LISTED)] = ()
+    query: str | None = None
+    tags: Filter = ()
+    kinds: Kinds = ()
+    scope: Scope | None = None
+    owner: OwnerId | None = None
+    all: bool = False
+    confirm: bool = False
+    dry_run: bool = False
+    reason: str | None = None
+
+
+class RevokeRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    id: NoteId
+    reason: str
+
+
+class FlagRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    id: NoteId
+    reason: str
+
+
+class ReinstateRequest(NoteWrite, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class PinRequest(NoteWrite, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class UnpinRequest(NoteWrite, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class RenewRequest(NoteWrite, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class DoneRequest(NoteWrite, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class RestoreRequest(NoteWrite, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class UndoRequest(NoteWrite, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Take back the note's last transition, by one more event."""
+
+
+class PromoteRequest(NoteWrite, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    to: Literal["workspace", "agent", "user-stated", "human"]
+
+
+class EditRequest(NoteWrite, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``UNSET`` leaves a field as it is; a list replaces the list there was."""
+
+    tags: tuple[str, ...] | UnsetType = UNSET
+    anchors: tuple[str, ...] | UnsetType = UNSET
+    triggers: tuple[TriggerSpec, ...] | UnsetType = UNSET
+    ttl_ms: DurationMs | UnsetType | None = UNSET
+
+
+class StatusRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class AuditRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    limit: PageLimit = 20
+    since: TimeMs | None = None
+
+
+class PolicyRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Without ``set`` and ``reset`` it only reads. Values are checked by ``core.policy.parse_setting``."""
+
+    set: dict[str, str | int | float | bool | None] = {}
+    reset: Annotated[tuple[str, ...], Meta(max_length=MAX_LISTED)] = ()
+
+
+class LifecycleEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One fact about an agent's life, also the JSON of field ``e`` on the lifecycle stream. ``at`` is its producer's."""
+
+    event: LifecycleName
+    workspace: WorkspaceName
+    id: Token | None = None
+    session: Token | None = None
+    agent: Token | None = None
+    agent_kind: AgentKind | None = None
+    team: Token | None = None
+    parent: Token | None = None
+    paths: Limited = ()
+    at: TimeMs | None = None
+    source: Token | None = None
+
+
+class EventsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Lifecycle events, always as a list after decoding, also where the body was a single event."""
+
+    events: Annotated[tuple[LifecycleEvent, ...], Meta(min_length=1, max_length=MAX_BATCH)]
+
+
+class BatchItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One request of a batch; ``wire.decode_item`` reads it. It inherits the batch's workspace and caller."""
+
+    verb: str
+    body: dict[str, msgspec.Raw] = {}
+
+
+class BatchRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    requests: Annotated[tuple[BatchItem, ...], Meta(max_length=MAX_BATCH)]
+
+
+class SettleRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class ScrubRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class VerifyRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class RebuildRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class CheckRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Compare anchors with the files they name; ``paths`` narrows it to notes anchored there."""
+
+    paths: Limited = ()
+
+
+class OwnersRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Lists the owners; with ``close`` ends that one first."""
+
+    close: OwnerId | None = None
+
+
+class DeadRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Lists parked lifecycle events of every workspace; with ``retry`` or ``drop`` (stream ids) treats some first."""
+
+    workspace: WorkspaceName | None = None
+    caller: CallerSpec = CallerSpec()
+    request_id: Token | None = None
+    retry: Annotated[tuple[Seq, ...], Meta(max_length=MAX_LISTED)] = ()
+    drop: Annotated[tuple[Seq, ...], Meta(max_length=MAX_LISTED)] = ()
+    limit: PageLimit = 100
+
+
+class WorkspacesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Lists the workspaces; first renames ``rename`` to ``to``, or drops ``drop`` (needs ``confirm``)."""
+
+    workspace: WorkspaceName | None = None
+    caller: CallerSpec = CallerSpec()
+    request_id: Token | None = None
+    rename: WorkspaceName | None = None
+    to: WorkspaceName | None = None
+    drop: WorkspaceName | None = None
+    confirm: bool = False
+
+
+class ExportRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Answered by a stream of NDJSON."""
+
+
+class ImportRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The query string of an import; its body is a stream of NDJSON."""
+
+    dry_run: bool = False
+
+
+class FeedRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The query string of the feed; ``after`` resumes it behind that stream id."""
+
+
+class HooksRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An agent's own hook payload, as it came. Without ``workspace`` it is derived from the payload's ``cwd``."""
+
+    agent: Token
+    payload: dict[str, Any]
+    workspace: WorkspaceName | None = None

@@ -1,0 +1,67 @@
+"""The table of verbs: each with its request, its answer and the service method behind it. Nothing else decides that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from amnesiad.wire import answers as a
+from amnesiad.wire import requests as r
+
+
+class VerbSpec(NamedTuple):
+    """One verb. ``write`` means it takes a ``request_id``; whatever does not is safe to repeat as it is.
+
+    ``stream`` tells whether the request's or the answer's body is a stream of NDJSON.
+    """
+
+    request: type[Any]
+    answer: type[Any]
+    write: bool
+    method: str
+    stream: Literal["none", "in", "out"] = "none"
+
+
+def _verb(name: str, request: type[Any], answer: type[Any], method: str | None = None) -> VerbSpec:
+    return VerbSpec(request, answer, "request_id" in request.__struct_fields__, method or name)
+
+
+VERBS: Final[Mapping[str, VerbSpec]] = {
+    "remember": _verb("remember", r.RememberRequest, a.RememberAnswer),
+    "recall": _verb("recall", r.RecallRequest, a.RecallAnswer),
+    "inject": _verb("inject", r.InjectRequest, a.InjectAnswer),
+    "preview": _verb("preview", r.InjectRequest, a.InjectAnswer),
+    "fire": _verb("fire", r.FireRequest, a.FireAnswer),
+    "list": _verb("list", r.ListRequest, a.ListAnswer, "list_notes"),
+    "inspect": _verb("inspect", r.InspectRequest, a.InspectAnswer),
+    "history": _verb("history", r.HistoryRequest, a.HistoryAnswer),
+    "forget": _verb("forget", r.ForgetRequest, a.ForgetAnswer),
+    "revoke": _verb("revoke", r.RevokeRequest, a.RevokeAnswer),
+    "flag": _verb("flag", r.FlagRequest, a.FlagAnswer),
+    "supersede": _verb("supersede", r.SupersedeRequest, a.SupersedeAnswer),
+    "reinstate": _verb("reinstate", r.ReinstateRequest, a.ReinstateAnswer),
+    "pin": _verb("pin", r.PinRequest, a.PinAnswer),
+    "unpin": _verb("unpin", r.UnpinRequest, a.UnpinAnswer),
+    "renew": _verb("renew", r.RenewRequest, a.RenewAnswer),
+    "done": _verb("done", r.DoneRequest, a.DoneAnswer),
+    "promote": _verb("promote", r.PromoteRequest, a.PromoteAnswer),
+    "edit": _verb("edit", r.EditRequest, a.EditAnswer),
+    "restore": _verb("restore", r.RestoreRequest, a.RestoreAnswer),
+    "undo": _verb("undo", r.UndoRequest, a.UndoAnswer),
+    "status": _verb("status", r.StatusRequest, a.StatusAnswer),
+    "audit": _verb("audit", r.AuditRequest, a.AuditAnswer),
+    "policy": _verb("policy", r.PolicyRequest, a.PolicyAnswer),
+    "events": _verb("events", r.EventsRequest, a.EventsAnswer),
+    "batch": _verb("batch", r.BatchRequest, a.BatchAnswer),
+    "settle": _verb("settle", r.SettleRequest, a.SettleAnswer),
+    "scrub": _verb("scrub", r.ScrubRequest, a.ScrubAnswer),
+    "verify": _verb("verify", r.VerifyRequest, a.VerifyAnswer),
+    "rebuild": _verb("rebuild", r.RebuildRequest, a.RebuildAnswer),
+    "check": _verb("check", r.CheckRequest, a.CheckAnswer),
+    "owners": _verb("owners", r.OwnersRequest, a.OwnersAnswer),
+    "dead": _verb("dead", r.DeadRequest, a.DeadAnswer),
+    "workspaces": _verb("workspaces", r.WorkspacesRequest, a.WorkspacesAnswer),
+    "export": VerbSpec(r.ExportRequest, bytes, False, "export", "out"),
+    "import": VerbSpec(r.ImportRequest, a.ImportAnswer, False, "import_notes", "in"),
+}
+"""Every verb of ``POST /v1/<verb>``."""
