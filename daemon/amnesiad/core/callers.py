@@ -94,6 +94,14 @@ def address(caller: Caller, scope: Scope | None, owner: str | None) -> tuple[Sco
     elif caller.agent_kind == "teammate":
         chosen = scope or "team"
         mine = caller.team
+        if chosen == "session":
+            # A team's id is its lead's session: a session note of a teammate would be one of the lead's own.
+            raise Refused(
+                "a teammate writes team notes, which all members share, not session notes",
+                rule="teammate-scope",
+                field="scope",
+                hint="write it with scope team",
+            )
     else:
         chosen = scope or "workspace"
         mine = caller.team if chosen == "team" else caller.session
@@ -123,13 +131,19 @@ def visible(note: Note, caller: Caller, policy: Policy) -> bool:
 
     A human sees everything in the workspace. Main sees the workspace, its own session and its team; a child its own
     notes and, by ``child_sees``, the workspace's directives; a teammate its team's and the directives; fresh nothing.
+    Raises ``Refused`` for an unidentified child, whatever the note.
     """
-    if caller.role == "human":
-        return True
     if caller.agent_kind == "fresh":
         return False
-    if note.scope != "workspace":
-        return note.owner in caller.owners
+    if caller.role == "human":
+        return True
+    owners = caller.owners
+    # The scope is asked beside the owner: a team's id is its lead's session, so the lead's own notes and those it
+    # shares carry the same owner, and the owner alone would show a member the lead's session.
+    if note.scope == "session":
+        return note.owner == (owners[0] if caller.child else caller.session) and caller.agent_kind != "teammate"
+    if note.scope == "team":
+        return note.owner in owners and not caller.child
     if caller.agent_kind == "main":
         return True
     return note.kind == "directive" and (caller.agent_kind == "teammate" or policy.child_sees == "directives")

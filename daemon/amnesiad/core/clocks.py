@@ -9,6 +9,7 @@ Formulas: specification, section 6.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from typing import Final, Literal
 
 import msgspec
@@ -28,11 +29,11 @@ class Next(msgspec.Struct, frozen=True):
     at: int
     to: State
     event: Literal["stale_flagged", "expired", "forgotten"]
-    reason: Literal["decayed", "ttl", "retention"]
+    reason: Literal["decayed", "ttl", "expired", "retention"]
 
 
 def rank(note: Note, policy: Policy, now: int) -> float:
-    """Rank in (0, 1]: ``0.5 ** (elapsed / half_life)`` since creation; 1.0 for an exempt kind or a future stamp."""
+    """Rank in [0, 1]: ``0.5 ** (elapsed / half_life)`` since creation; 1.0 for an exempt kind or a future stamp."""
     half_life = policy.kinds.half_life_ms[note.kind]
     elapsed = now - note.created_at
     if half_life is None or elapsed <= 0:
@@ -99,14 +100,15 @@ def _falls_below(note: Note, policy: Policy, limit: float) -> int | None:
     """The first millisecond at which the lease's strength is below ``limit``; ``None`` if not within the TTL.
 
     The closed formula finds it to a rounding; the strength that everything else uses then decides, so that no two
-    places can disagree by a millisecond.
+    places can disagree by a millisecond. The bracket around the guess doubles, so that a curve too flat for the
+    formula's precision costs a few steps more and not one step a millisecond.
     """
     ttl = lease_ttl(note, policy)
     if ttl is None or note.base <= 0:
         return None
-    fraction = limit / note.base
-    if fraction > 1:
+    if note.base < limit:
         return note.ref_at
+    fraction = limit / note.base
     if note.curve == "flat" or fraction <= 0:
         return None
     fall = 1 - fraction if note.curve == "linear" else -math.log(fraction) / policy.ebbinghaus_k
@@ -117,12 +119,10 @@ def _falls_below(note: Note, policy: Policy, limit: float) -> int | None:
         value = lease_strength(note, policy, at)
         return value is not None and value < limit
 
-    at = note.ref_at + math.floor(fall * ttl)
-    while not below(at):
-        at += 1
-    while at > note.ref_at and below(at - 1):
-        at -= 1
-    return at
+    guess, width = note.ref_at + math.floor(fall * ttl), 1
+    while below(guess - width) or not below(guess + width):
+        width *= 2
+    return guess - width + bisect_left(range(guess - width, guess + width + 1), True, key=below)
 
 
 def next_transition(note: Note, policy: Policy) -> Next | None:
@@ -142,22 +142,28 @@ def next_transition(note: Note, policy: Policy) -> Next | None:
     keep = _retention(note, policy)
     if keep is None:
         return None
-    return Next(at=note.state_at + keep, to="forgotten", event="forgotten", reason="retention")
+    lapsed = note.regime == "perishable" and note.state == "expired"
+    return Next(at=note.state_at + keep, to="forgotten", event="forgotten", reason="expired" if lapsed else "retention")
 
 
 def _retention(note: Note, policy: Policy) -> int | None:
-    """How long an ended note is kept before it is forgotten; ``None`` is for good."""
-    bounds = [policy.ended_retention] if policy.ended_retention is not None else []
-    if note.regime == "perishable":
-        bounds.append(0 if note.state == "expired" else policy.audit_retention)
-    return min(bounds) if bounds else None
+    """How long an ended note is kept before it is forgotten; ``None`` is for good.
+
+    Exemption comes first here too: no setting erases a directive by age, not even one that somebody ended.
+    """
+    if note.kind in EXEMPT_KINDS:
+        return None
+    if note.regime == "record":
+        return policy.ended_retention
+    return 0 if note.state == "expired" else policy.audit_retention
 
 
 def due_events(note: Note, policy: Policy, now: int) -> list[AnyNoteEvent]:
     """The events that time owes the note at ``now``, oldest first; ``[]`` when none is due.
 
     Each is stamped with the instant it fell due, not with ``now``; whether a pass ran in between changes neither the
-    state that follows nor its time.
+    state that follows nor its time. (Only the version may differ: a stale flag that nobody recorded before the end is
+    left out.)
     """
     events: list[AnyNoteEvent] = []
     while (step := next_transition(note, policy)) is not None and step.at <= now:
@@ -175,7 +181,8 @@ def due_events(note: Note, policy: Policy, now: int) -> list[AnyNoteEvent]:
             if note.regime == "perishable":
                 made.append(Forgotten(note=note.id, version=version + 1, at=at, actor=SYSTEM, reason="expired"))
         else:
-            made = [Forgotten(note=note.id, version=version, at=at, actor=SYSTEM, reason="retention")]
+            why: Literal["expired", "retention"] = "expired" if step.reason == "expired" else "retention"
+            made = [Forgotten(note=note.id, version=version, at=at, actor=SYSTEM, reason=why)]
         for event in made:
             note = apply(note, event)
         events += made
@@ -196,9 +203,11 @@ def renewed_base(note: Note, policy: Policy, now: int) -> float:
     """The strength a renewal at ``now`` restarts the lease from, in (0, 1].
 
     ``max(min(1, s * gain + bonus), min(1, 2 * stale_strength))``: applied once, at the renewal, so that it cannot
-    compound when settling; a renewed note is never born stale.
+    compound when settling; a renewed note is never born stale. Where no lease runs strength is the base, as on a flat
+    lease without end; the rank clock has no part in it.
     """
-    value = strength(note, policy, now)
+    leased = lease_strength(note, policy, now)
+    value = note.base if leased is None else leased
     boosted = min(1.0, value * policy.renewal_gain + policy.renewal_bonus)
     return max(boosted, min(1.0, 2 * policy.stale_strength))
 
@@ -206,4 +215,4 @@ def renewed_base(note: Note, policy: Policy, now: int) -> float:
 def worth_renewing(note: Note, policy: Policy, now: int) -> bool:
     """Whether a use at ``now`` should be recorded as a renewal: a lease runs and its reference would move enough."""
     ttl = lease_ttl(note, policy)
-    return ttl is not None and now - note.ref_at >= max(1, ttl // RENEWAL_GRAIN)
+    return ttl is not None and (now - note.ref_at) * RENEWAL_GRAIN >= ttl

@@ -35,11 +35,13 @@ from amnesiad.core.events import (
     Superseded,
     Unpinned,
 )
+from amnesiad.core.intake import check_reason
 from amnesiad.core.kinds import EXEMPT_KINDS, REGIMES, Curve, Kind
 from amnesiad.core.notes import TRANSITIONS, Note, Words
 from amnesiad.core.policy import Policy
+from amnesiad.core.times import MAX_DURATION_MS
 
-MAX_TTL_MS: Final = 100 * 365 * 86_400_000
+MAX_TTL_MS: Final = MAX_DURATION_MS
 """A hundred years: anything longer is a mistake in units."""
 
 PROVENANCE_STEPS: Final[tuple[Provenance, ...]] = ("auto", "agent", "user-stated", "human")
@@ -64,7 +66,10 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def create(draft: Draft, caller: Caller, policy: Policy, now: int) -> Created:
-    """The birth of a note. Raises ``Invalid`` for a TTL where none may be, ``Forbidden`` for a provenance above the role."""
+    """The birth of a note. Raises ``Invalid`` for a TTL where none may be, ``Forbidden`` for a provenance above the role.
+
+    A perishable born pinned still carries the policy's TTL, as one pinned later does: its clock stands until unpinned.
+    """
     perishable = REGIMES[draft.kind] == "perishable"
     given = draft.ttl_ms
     if given is not msgspec.UNSET and given is not None:
@@ -73,7 +78,7 @@ def create(draft: Draft, caller: Caller, policy: Policy, now: int) -> Created:
         if draft.pinned:
             raise Invalid("a pin with a TTL is a contradiction", field="ttl_ms", hint="drop the TTL or the pin")
         check_ttl(given)
-    ttl = given if given is not msgspec.UNSET else (policy.default_ttl if perishable and not draft.pinned else None)
+    ttl = given if given is not msgspec.UNSET else (policy.default_ttl if perishable else None)
     curve = draft.curve or (policy.default_curve if perishable else "flat")
     return Created(
         note=draft.id,
@@ -120,13 +125,13 @@ def _provenance(wanted: Provenance | None, caller: Caller) -> Provenance:
     return wanted
 
 
-def _facts(note: Note, caller: Caller, now: int) -> dict[str, Any]:
+def _facts(note: Note, caller: Caller | None, now: int) -> dict[str, Any]:
     return {
         "note": note.id,
         "version": note.version + 1,
         "at": now,
-        "actor": caller.actor,
-        "on_behalf": caller.on_behalf,
+        "actor": SYSTEM if caller is None else caller.actor,
+        "on_behalf": caller is not None and caller.on_behalf,
     }
 
 
@@ -162,24 +167,34 @@ def supersede(
             choices=(note.superseded_by or "",),
         )
     _check_move(note, "superseded", "superseded")
+    _check_cycle(note, by, successor)
     if not by.live:
         raise Refused(
             f"note {by.id} is {by.state}: it cannot take the place of another", rule="successor-ended", field="by"
         )
-    step: str | None = by.id
-    while step is not None:
+    return [Superseded(**_facts(note, caller, now), by=by.id)]
+
+
+def _check_cycle(note: Note, by: Note, successor: Callable[[str], str | None]) -> None:
+    if by.id == note.id:
+        raise Refused(f"note {note.id} cannot supersede itself", rule="cycle", field="by")
+    # A log that was damaged may hold a ring that this note is no part of: each id is followed once.
+    seen: set[str] = set()
+    step = successor(by.id)
+    while step is not None and step not in seen:
         if step == note.id:
             raise Refused(
                 f"note {by.id} is itself superseded, in the end, by {note.id}: that would be a cycle",
                 rule="cycle",
                 field="by",
             )
+        seen.add(step)
         step = successor(step)
-    return [Superseded(**_facts(note, caller, now), by=by.id)]
 
 
 def revoke(note: Note, caller: Caller, now: int, *, reason: str) -> list[AnyNoteEvent]:
     """Somebody refuted it. The words of the reason go to the vault; without them a revocation teaches nothing."""
+    check_reason(reason)
     check_authority(note, caller, "revoke", reason)
     if note.state == "revoked":
         return []
@@ -188,10 +203,14 @@ def revoke(note: Note, caller: Caller, now: int, *, reason: str) -> list[AnyNote
 
 
 def flag(
-    note: Note, caller: Caller, now: int, *, cause: Literal["distrusted", "anchor"], reason: str | None = None
+    note: Note, caller: Caller | None, now: int, *, cause: Literal["distrusted", "anchor"], reason: str | None = None
 ) -> list[AnyNoteEvent]:
-    """It is in doubt: ``distrusted`` by someone, or its ``anchor`` drifted. One flag per cause at a time."""
-    if cause == "distrusted":
+    """It is in doubt: ``distrusted`` by someone, or its ``anchor`` drifted. One flag per cause at a time.
+
+    ``caller`` is ``None`` where the system itself saw the file change. That is an observation about the file, so
+    nobody's authority over the note is asked.
+    """
+    if caller is not None and cause == "distrusted":
         check_authority(note, caller, "flag", reason)
     if cause in note.causes:
         return []
@@ -253,11 +272,13 @@ def done(note: Note, caller: Caller, now: int, *, reason: str | None = None) -> 
     return [Expired(**_facts(note, caller, now), reason="completed")]
 
 
-def promote(note: Note, caller: Caller, now: int, *, to: Literal["workspace"] | Provenance) -> list[AnyNoteEvent]:
+def promote(
+    note: Note, caller: Caller, now: int, *, to: Literal["workspace"] | Provenance, reason: str | None = None
+) -> list[AnyNoteEvent]:
     """Lift a note to the workspace, or its provenance upward (``user-stated`` and ``human`` need role human)."""
     _check_move(note, "promoted", "promoted")
     if to == "workspace":
-        check_authority(note, caller, "promote", None)
+        check_authority(note, caller, "promote", reason)
         return [] if note.scope == "workspace" else [Promoted(**_facts(note, caller, now), scope="workspace")]
     if to in ("user-stated", "human") and caller.role != "human":
         raise Forbidden(f"only a human may promote a note to {to}", field="to", hint="ask the user to do it")
@@ -271,10 +292,15 @@ def promote(note: Note, caller: Caller, now: int, *, to: Literal["workspace"] | 
 
 
 def graduate(note: Note, policy: Policy, now: int, access_count: int) -> list[AnyNoteEvent]:
-    """The N-th access gives a leased note the longer ``promoted_ttl``, once; ``[]`` otherwise."""
+    """The N-th access gives a leased note the longer ``promoted_ttl``, once; ``[]`` otherwise.
+
+    Only a TTL of the note's own is lengthened. To write one into a record that ages by ``record_ttl`` would let age
+    end it after the operator has switched that off.
+    """
     need = policy.promote_after_accesses
-    leased = clocks.lease_ttl(note, policy)
-    if not need or access_count < need or leased is None or leased >= policy.promoted_ttl or not note.live:
+    if not need or access_count < need or not note.live or clocks.lease_ttl(note, policy) is None:
+        return []
+    if note.ttl_ms is None or note.ttl_ms >= policy.promoted_ttl:
         return []
     return [Promoted(note=note.id, version=note.version + 1, at=now, actor=SYSTEM, ttl_ms=policy.promoted_ttl)]
 
@@ -322,9 +348,15 @@ def forget(note: Note, caller: Caller, now: int, *, reason: str | None = None) -
 
 
 def erase(note: Note, now: int, code: ForgetCode) -> list[AnyNoteEvent]:
-    """The system erases by policy: eviction, an owner's end, retention. ``[]`` if it is forgotten already."""
+    """The system erases by policy: eviction, an owner's end, retention. ``[]`` if it is forgotten already.
+
+    Raises ``Refused`` for an eviction of a record or of a live pinned note: capacity never costs those.
+    """
     if note.state == "forgotten":
         return []
+    if code == "evicted" and (note.regime == "record" or (note.live and note.pinned)):
+        what = "a record" if note.regime == "record" else "pinned"
+        raise Refused(f"note {note.id} is {what}: it is never evicted", rule="never-evicted")
     return [Forgotten(note=note.id, version=note.version + 1, at=now, actor=SYSTEM, reason=code)]
 
 

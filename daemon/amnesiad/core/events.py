@@ -76,8 +76,8 @@ class Reinstated(NoteEvent, frozen=True, kw_only=True, tag="reinstated"):
 
 class Promoted(NoteEvent, frozen=True, kw_only=True, tag="promoted"):
     provenance: Provenance | None = None
-    scope: Scope | None = None
-    """Only ever ``workspace``; the owner is dropped with it."""
+    scope: Literal["workspace"] | None = None
+    """The owner is dropped with it."""
     ttl_ms: int | None = None
 
 
@@ -138,9 +138,8 @@ class Scrubbed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     result: Literal["done", "requested"]
 
 
-AnyNoteEvent = (
-    Created
-    | Superseded
+Transition = (
+    Superseded
     | Revoked
     | StaleFlagged
     | Reinstated
@@ -153,6 +152,8 @@ AnyNoteEvent = (
     | Forgotten
     | Restored
 )
+"""Every event of a note but its birth."""
+AnyNoteEvent = Created | Transition
 Event = AnyNoteEvent | PolicyChanged | Scrubbed
 
 _decoder: Final = msgspec.json.Decoder(Event)

@@ -12,6 +12,7 @@ from typing import Final
 
 from amnesiad.core.errors import Invalid, TooLarge
 from amnesiad.core.notes import Trigger
+from amnesiad.core.times import MAX_DURATION_MS, quoted
 
 MAX_TAGS: Final = 32
 MAX_TAG_BYTES: Final = 128
@@ -111,12 +112,16 @@ def check_triggers(triggers: Sequence[Trigger]) -> tuple[Trigger, ...]:
             check_text(trigger.command, f"{field}.command", MAX_TRIGGER_BYTES)
         if len(trigger.words) > MAX_TRIGGER_WORDS:
             raise TooLarge(
-                f"{field}.words has {len(trigger.words)} items, the limit is {MAX_TRIGGER_WORDS}", field=field
+                f"{field}.words has {len(trigger.words)} items, the limit is {MAX_TRIGGER_WORDS}",
+                field=f"{field}.words",
             )
         for word in trigger.words:
             check_text(word, f"{field}.words", MAX_TRIGGER_BYTES)
-        if trigger.cooldown_ms is not None and trigger.cooldown_ms < 0:
-            raise Invalid(f"{field}.cooldown_ms must not be negative, not {trigger.cooldown_ms}", field=field)
+        if trigger.cooldown_ms is not None and not 0 <= trigger.cooldown_ms <= MAX_DURATION_MS:
+            raise Invalid(
+                f"{field}.cooldown_ms must be from 0 to 100 years, not {quoted(trigger.cooldown_ms)}",
+                field=f"{field}.cooldown_ms",
+            )
     return tuple(triggers)
 
 

@@ -29,6 +29,7 @@ from amnesiad.core.events import (
     Scope,
     StaleFlagged,
     Superseded,
+    Transition,
     Unpinned,
     event_type,
 )
@@ -64,6 +65,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     causes: tuple[Cause, ...] = ()
     state_at: int = 0
     state_reason: str | None = None
+    """The code of the event that led here; of a stale note, a cause that still holds."""
     superseded_by: str | None = None
     supersedes: tuple[str, ...] = ()
     restored_from: str | None = None
@@ -188,6 +190,10 @@ def apply(note: Note | None, event: AnyNoteEvent) -> Note:
     if isinstance(event, Created):
         if note is not None:
             raise IllegalTransition(f"note {event.note} was created already", rule="created")
+        if event.version != 1:
+            raise IllegalTransition(
+                f"note {event.note} begins at version {event.version}: a note begins at 1", rule="version"
+            )
         return _born(event)
     if note is None:
         raise IllegalTransition(f"note {event.note} does not exist, so it cannot be {name}", rule=name)
@@ -225,7 +231,7 @@ def _born(event: Created) -> Note:
     )
 
 
-def _step(note: Note, event: AnyNoteEvent) -> Note:
+def _step(note: Note, event: Transition) -> Note:
     replace = msgspec.structs.replace
     version, at = event.version, event.at
     match event:
@@ -236,6 +242,8 @@ def _step(note: Note, event: AnyNoteEvent) -> Note:
             causes = tuple(cause for cause in note.causes if cause != "decayed")
             if not causes and note.state == "stale":
                 note = replace(note, state="active", state_at=at, state_reason="renewed")
+            elif causes and note.state_reason not in causes:
+                note = replace(note, state_reason=causes[-1])
             return replace(note, version=version, base=base, ref_at=at, causes=causes)
         case Expired(reason=reason):
             return replace(note, version=version, state="expired", causes=(), state_at=at, state_reason=reason)
@@ -284,9 +292,7 @@ def _step(note: Note, event: AnyNoteEvent) -> Note:
             if note.restored_to is not None:
                 raise IllegalTransition(f"note {note.id} was restored already, as {note.restored_to}", rule="restored")
             return replace(note, version=version, restored_to=to)
-        case Created():
-            raise IllegalTransition(f"note {note.id} was created already", rule="created")
-        case _:
+        case _:  # pragma: no cover - mypy proves that no event is left
             assert_never(event)
 
 
