@@ -66,10 +66,12 @@ from amnesiad.wire.answers import (
 )
 from amnesiad.wire.codec import (
     decode,
+    decode_hook,
     decode_item,
     decode_lifecycle,
     decode_query,
     encode,
+    error_answer,
     spec_of,
 )
 from amnesiad.wire.requests import (
@@ -235,9 +237,11 @@ __all__ = [
     "WorkspacesRequest",
     "Write",
     "decode",
+    "decode_hook",
     "decode_item",
     "decode_lifecycle",
     "decode_query",
     "encode",
+    "error_answer",
     "spec_of",
 ]

@@ -9,14 +9,22 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from amnesiad.core.errors import CallerError, Invalid, TooLarge
+from amnesiad.core.errors import AmnesiaError, CallerError, Invalid, NotFound, TooLarge
 from amnesiad.core.rules import suggestion
+from amnesiad.wire.answers import ErrorAnswer, ErrorBody
 from amnesiad.wire.fields import HERE, FieldRefused, check_field
-from amnesiad.wire.requests import BatchItem, BatchRequest, CallerSpec, EventsRequest, LifecycleEvent
+from amnesiad.wire.requests import (
+    BatchItem,
+    BatchRequest,
+    CallerSpec,
+    EventsRequest,
+    HooksRequest,
+    LifecycleEvent,
+)
 from amnesiad.wire.verbs import VERBS, VerbSpec
 
 _PATH: Final = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?", re.DOTALL)
@@ -24,6 +32,7 @@ _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`", re
 _MISSING: Final = re.compile(r"Object missing required field `(?P<name>[a-z_]+)`")
 _MAX_NAME_CHARS: Final = 64
 """How much of an unknown field's name an error repeats."""
+_NOT_FINITE: Final = "a number that is not finite"
 _CALLER_FIELDS: Final = frozenset(CallerSpec.__struct_fields__)
 
 _decoders: Final = {
@@ -32,15 +41,19 @@ _decoders: Final = {
     if spec.stream != "in"
 }
 _lifecycle_decoder: Final = msgspec.json.Decoder(LifecycleEvent, dec_hook=check_field)
+_payload_decoder: Final = msgspec.json.Decoder(dict[str, Any])
 _encoder: Final = msgspec.json.Encoder()
+
+R = TypeVar("R")
 
 
 def spec_of(verb: str) -> VerbSpec:
-    """The verb's row. Raises ``Invalid`` with the nearest name for one that does not exist."""
+    """The verb's row. Raises ``NotFound`` with the nearest name for one that does not exist."""
     spec = VERBS.get(verb)
     if spec is None:
         shown = verb[:_MAX_NAME_CHARS]
-        raise Invalid(f"there is no verb {shown!r}", field="verb", hint=suggestion(shown, VERBS) or "see the list")
+        hint = suggestion(shown, VERBS) or f"the verbs are {', '.join(VERBS)}"
+        raise NotFound(f"there is no verb {shown!r}", field="verb", hint=hint)
     return spec
 
 
@@ -72,18 +85,23 @@ def decode_item(batch: BatchRequest, item: BatchItem) -> Any:
     return decode(item.verb, _encoder.encode(body))
 
 
-def decode_query(verb: str, pairs: Mapping[str, str], request: type[Any] | None = None) -> Any:
+def decode_query(request: type[R], pairs: Mapping[str, str]) -> R:
     """A request made of a query string, for those whose body is a stream. The caller's fields stand beside the rest."""
-    target = spec_of(verb).request if request is None else request
     values: dict[str, Any] = {name: value for name, value in pairs.items() if name not in _CALLER_FIELDS}
     if caller := {name: value for name, value in pairs.items() if name in _CALLER_FIELDS}:
         values["caller"] = caller
     for name, bad in _bad_texts(values, ""):
         raise _text_refusal(name, bad)
     try:
-        return msgspec.convert(values, target, strict=False, dec_hook=check_field)
+        return msgspec.convert(values, request, strict=False, dec_hook=check_field)
     except msgspec.ValidationError as error:
-        raise _refusal(error, target) from None
+        raise _refusal(error, request) from None
+
+
+def decode_hook(agent: str, pairs: Mapping[str, str], raw: bytes) -> HooksRequest:
+    """An agent's own hook payload; the query string may name the workspace. Raises ``Invalid``."""
+    request = decode_query(HooksRequest, {**pairs, "agent_name": agent})
+    return msgspec.structs.replace(request, payload=_decode(_payload_decoder, raw, strict_text=False))
 
 
 def decode_lifecycle(raw: bytes) -> LifecycleEvent:
@@ -95,6 +113,20 @@ def decode_lifecycle(raw: bytes) -> LifecycleEvent:
 def encode(answer: Any) -> bytes:
     """An answer or an event as JSON."""
     return _encoder.encode(answer)
+
+
+def error_answer(error: AmnesiaError) -> ErrorAnswer:
+    """The envelope of a refusal, also of one answer within a batch."""
+    return ErrorAnswer(
+        error=ErrorBody(
+            code=error.code,
+            message=error.message,
+            hint=error.hint,
+            field=error.field,
+            rule=error.rule,
+            choices=error.choices,
+        )
+    )
 
 
 def _decode_events(raw: bytes) -> EventsRequest:
@@ -220,7 +252,8 @@ def _malformed(raw: bytes) -> Invalid:
 
 
 def _text_refusal(field: str, bad: str) -> Invalid:
-    return Invalid(f"{field or 'body'} holds {bad}", field=field or "body", hint="send plain text as UTF-8")
+    hint = "send a number that is one" if bad == _NOT_FINITE else "send plain text as UTF-8"
+    return Invalid(f"{field or 'body'} holds {bad}", field=field or "body", hint=hint)
 
 
 def _too_deep() -> Invalid:
@@ -236,7 +269,7 @@ def _bad_texts(value: object, path: str) -> Iterator[tuple[str, str]]:
             yield path, "a lone surrogate, which is not text"
     elif isinstance(value, float):
         if not math.isfinite(value):
-            yield path, "a number that is not finite"
+            yield path, _NOT_FINITE
     elif isinstance(value, dict):
         for name, part in value.items():
             for _, bad in _bad_texts(name, ""):

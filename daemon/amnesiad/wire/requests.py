@@ -386,8 +386,11 @@ class FeedRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class HooksRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An agent's own hook payload, as it came. Without ``workspace`` it is derived from the payload's ``cwd``."""
+    """An agent's own hook payload, as it came. Without ``workspace`` it is derived from the payload's ``cwd``.
 
-    agent: Token
-    payload: dict[str, Any]
+    ``agent_name`` is the kind of program (``claude-code``, ``codex`` …), not the id of one agent.
+    """
+
+    agent_name: Token
+    payload: dict[str, Any] = {}
     workspace: WorkspaceName | None = None

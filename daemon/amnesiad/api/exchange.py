@@ -1,0 +1,162 @@
+"""One HTTP request and its answer, over the bare ASGI callables: bodies within their limits, one way to answer.
+
+It knows HTTP and nothing of verbs. Whatever it refuses, the connection stays correct: what the client still sends of a
+body is read and dropped when it is short, and the connection is closed after the answer when it is long or endless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from amnesiad.errors import Invalid, TooLarge
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+MAX_BODY_BYTES: Final = 1024 * 1024
+"""A request; a note is two kilobytes, so this is a full batch of ordinary ones."""
+MAX_LINE_BYTES: Final = 1024 * 1024
+"""A line of an import; the whole stream may be of any length."""
+MAX_DISCARD_BYTES: Final = 4 * 1024 * 1024
+"""A refused body up to this size is read and dropped to keep the connection; a longer one costs the connection."""
+MAX_QUERY_FIELDS: Final = 32
+"""Fields of a query string: more than any request has."""
+
+
+class ClientGone(ConnectionError):
+    """The client hung up before its request was complete; there is nobody to answer."""
+
+
+class Exchange:
+    """One request on its way to one answer."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.started = False
+        self.status = 0
+        self._query: bytes = scope["query_string"]
+        self._headers: list[tuple[bytes, bytes]] = scope["headers"]
+        self._receive = receive
+        self._send = send
+        self._body_read = False
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first header of that name (lower case)."""
+        return next((value for key, value in self._headers if key == name), None)
+
+    def query(self) -> dict[str, str]:
+        """The query string. Raises ``Invalid`` for a repeated field or one that is not UTF-8."""
+        if not self._query:
+            return {}
+        try:
+            pairs = parse_qsl(
+                self._query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_QUERY_FIELDS
+            )
+        except ValueError:
+            raise Invalid("the query string cannot be read", field="query", hint="name=value&… in UTF-8") from None
+        for name, _ in pairs:
+            if sum(other == name for other, _ in pairs) > 1:
+                raise Invalid(f"{name[:64]!r} is given more than once", field=name[:64])
+        return dict(pairs)
+
+    def _declared_bytes(self) -> int | None:
+        """The length of the body as announced; ``None`` for one sent in chunks."""
+        if self.header(b"transfer-encoding") is not None:
+            return None
+        length = self.header(b"content-length")
+        return int(length) if length is not None else 0  # the parser has refused anything but digits
+
+    async def body(self) -> bytes:
+        """The whole body. Raises ``TooLarge`` as soon as it is known to pass the limit, ``ClientGone``."""
+        if (self._declared_bytes() or 0) > MAX_BODY_BYTES:
+            raise _body_too_large()
+        chunks: list[bytes] = []
+        total = 0
+        async for chunk in self._chunks():
+            total += len(chunk)
+            if total > MAX_BODY_BYTES:
+                raise _body_too_large()
+            chunks.append(chunk)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def lines(self) -> AsyncGenerator[bytes]:
+        """The body's lines as they come, without their ends; the last one needs none. Empty lines are left out."""
+        rest = bytearray()
+        number = 0
+        async for chunk in self._chunks():
+            *complete, tail = chunk.split(b"\n")
+            for line in complete:
+                number += 1
+                rest += line
+                _check_line(rest, number)
+                if whole := bytes(rest).strip():
+                    yield whole
+                rest.clear()
+            rest += tail
+            _check_line(rest, number + 1)
+        if whole := bytes(rest).strip():
+            yield whole
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while not self._body_read:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            self._body_read = not message.get("more_body", False)
+            if chunk := message.get("body", b""):
+                yield chunk
+
+    async def hang_up(self) -> None:
+        """Returns once the client has hung up. Only after the body was read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def answer(
+        self,
+        status: int,
+        body: bytes,
+        *,
+        extra: tuple[tuple[bytes, bytes], ...] = (),
+        kind: bytes = b"application/json",
+    ) -> None:
+        """The whole answer at once."""
+        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *extra]
+        await self._start(status, headers)
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def start_stream(self, kind: bytes) -> None:
+        """Begin an answer of unknown length; ``write`` and ``finish`` follow."""
+        await self._start(200, [(b"content-type", kind), (b"cache-control", b"no-store")])
+
+    async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        if not self._body_read:
+            declared = self._declared_bytes()
+            if declared is None or declared > MAX_DISCARD_BYTES:
+                headers.append((b"connection", b"close"))
+        self.started = True
+        self.status = status
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def write(self, chunk: bytes) -> None:
+        """A piece of a streamed answer; waits while the client is slow."""
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def finish(self) -> None:
+        """The end of a streamed answer. Leaving it out breaks the connection, and so tells of a failure."""
+        await self._send({"type": "http.response.body", "body": b""})
+
+
+def _body_too_large() -> TooLarge:
+    return TooLarge(
+        f"the body exceeds {MAX_BODY_BYTES} bytes", field="body", hint="send several requests, or a stream to import"
+    )
+
+
+def _check_line(line: bytearray, number: int) -> None:
+    if len(line) > MAX_LINE_BYTES:
+        raise TooLarge(f"line {number} exceeds {MAX_LINE_BYTES} bytes", field="body", hint="one object a line")
