@@ -56,6 +56,12 @@ class Keyring:
                 pass
             finally:
                 draft.unlink()
+            # The store will know the key's fingerprint at once: a key lost with the machine's power would lock it out.
+            folder = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
         key = path.read_bytes()
         if len(key) != KEY_BYTES:
             raise ConfigError(

@@ -69,6 +69,23 @@ class Keys:
         self.policy = p + "policy"  # hash · commit · live overrides, name → JSON
         self.leases = p + "leases"  # zset · commit, witness, bridge · owners by last sign of life
 
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """Every key above: all of the workspace but its sets of members, ledgers and answers, which hold no words."""
+        return (
+            self.cells, self.vault, self.tomb, self.heads, self.log, self.due, self.audit, self.totals, self.use,
+            self.access, self.policy, self.leases,
+        )  # fmt: skip
+
+    @property
+    def any_members(self) -> str:
+        """pattern · verify and rebuild scan · every ``members`` key; what it leaves of one is the owner"""
+        return f"{self.prefix}members:*"
+
+    def draft(self, key: str) -> str:
+        """any · rebuild writes and renames to ``key`` · until the swap; a crash leaves it for the next rebuild"""
+        return f"{self.prefix}draft:{key.removeprefix(self.prefix)}"
+
     def members(self, owner: str) -> str:
         """set · commit writes, unplug reads · ids of the owner's notes that are not forgotten"""
         return f"{self.prefix}members:{owner}"

@@ -9,27 +9,31 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, Final, Literal, NamedTuple, cast
 
+import msgspec
 from redis.asyncio import Redis
 
 from amnesiad.core.events import Event, decode
-from amnesiad.errors import Bug, StoreUnavailable
+from amnesiad.errors import Bug, NotFound, StoreUnavailable
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import Keys
 
 MAX_UNITS_PER_CALL: Final = 500
-"""One script call blocks the store for about 25 µs a unit: 500 keep it near 12 ms."""
+"""Notes and units of one script call, which blocks the store for about 25 µs each: 500 keep it near 12 ms."""
+MAX_BYTES_PER_CALL: Final = 8 * 1024 * 1024
+"""Words of one script call, so that a burst of long notes becomes several calls and not one frame of gigabytes."""
 READ_COUNT: Final = 1000
 """Entries per XRANGE when reading the log forward."""
 REQUEST_TTL_MS: Final = 86_400_000
 """How long the answer to a ``request_id`` is kept: the specification's 24 hours."""
-FIXED_KEYS: Final = 9
 START: Final = "0-0"
 """The position before the first entry of a log."""
+
+_encoder: Final = msgspec.json.Encoder()
 
 _Rows = list[tuple[bytes, dict[bytes, bytes]]]
 Status = Literal["ok", "own", "conflict", "full", "replay", "reused"]
@@ -58,7 +62,11 @@ class Cell(NamedTuple):
 
 @dataclass(slots=True)
 class Unit:
-    """Everything one change does to the store, as data."""
+    """Everything one change does to the store, as data.
+
+    A lost reply is told from a lost write by the operation id in a head, tomb or cell. So a unit whose effect must not
+    happen twice (events, totals) changes at least one of these.
+    """
 
     op: str = field(default_factory=lambda: secrets.token_urlsafe(8))
     notes: list[NoteOp] = field(default_factory=list)
@@ -77,9 +85,11 @@ class Unit:
 class Outcome(NamedTuple):
     """What became of one unit.
 
-    ``seq`` is the stream id of its last event; ``previous`` the log's last id before it. On ``conflict`` and ``full``
-    ``detail`` names the cell, ``note:ID`` or total, and ``current`` holds what stands there. On ``replay`` ``current``
-    is ``seq|answer`` as it was stored.
+    On ``ok`` ``seq`` is the stream id of its last event and ``previous`` the log's last id before it. ``own`` says that
+    the unit was written by an earlier try; ``seq`` is then its last event as far as its heads, tombs and cells still
+    tell, and ``previous``, as for everything that wrote nothing, the log's last id now. On ``conflict`` and ``full``
+    ``detail`` names the cell, ``note:ID`` or total, and ``current`` holds what stands there: a ``conflict`` on the
+    policy cell with nothing there is a dropped workspace. On ``replay`` ``current`` is ``seq|answer`` as it was stored.
     """
 
     status: Status
@@ -153,27 +163,45 @@ class Log:
         return await future
 
     async def _send_waiting(self) -> None:
+        batch: list[tuple[Unit, asyncio.Future[Outcome]]] = []
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting[:MAX_UNITS_PER_CALL], self._waiting[MAX_UNITS_PER_CALL:]
-                try:
-                    outcomes = await self.commit_now([unit for unit, _ in batch])
-                except Exception as error:
-                    for _, future in batch:
-                        if not future.done():
-                            future.set_exception(error)
-                    continue
-                for (_, future), outcome in zip(batch, outcomes, strict=True):
-                    if not future.done():
-                        future.set_result(outcome)
+                # A caller that gave up before its unit was sent has not written anything.
+                self._waiting = [waiter for waiter in self._waiting if not waiter[1].done()]
+                size = _fitting([unit for unit, _ in self._waiting])
+                batch, self._waiting = self._waiting[:size], self._waiting[size:]
+                if batch:
+                    await self._send(batch)
+                    batch = []
         finally:
             self._sender = None
-            for _, future in self._waiting:
+            for _, future in batch + self._waiting:
                 future.cancel()
-            self._waiting.clear()
+            self._waiting = []
+
+    async def _send(self, batch: Sequence[tuple[Unit, asyncio.Future[Outcome]]]) -> None:
+        try:
+            outcomes = await self.commit_now([unit for unit, _ in batch])
+        except Exception as error:
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(error)
+            return
+        for (_, future), outcome in zip(batch, outcomes, strict=True):
+            if not future.done():
+                future.set_result(outcome)
 
     async def commit_now(self, units: Sequence[Unit]) -> list[Outcome]:
-        """Write units in one call. A dropped connection is tried once more: operation ids make that safe."""
+        """Write units in their order, in as few calls as the bounds allow; an error of one call leaves those before it
+        written. A dropped connection is tried once more: operation ids make that safe.
+        """
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(units):
+            rest = units[len(outcomes) :]
+            outcomes += await self._call(rest[: _fitting(rest)])
+        return outcomes
+
+    async def _call(self, units: Sequence[Unit]) -> list[Outcome]:
         keys, args = self._encode(units)
         try:
             rows = await self._run(self._commit, keys, args)
@@ -184,13 +212,13 @@ class Log:
             for row in cast(list[Any], rows)
         ]
 
-    async def _run(self, script: Any, keys: list[str], args: list[Any]) -> Any:
+    async def _run(self, script: Any, keys: list[str], args: Sequence[Any]) -> Any:
         with store_errors():
             return await script(keys=keys, args=args)
 
-    def _encode(self, units: Sequence[Unit]) -> tuple[list[str], list[Any]]:
+    def _encode(self, units: Sequence[Unit]) -> tuple[list[str], list[bytes]]:
         k = self.keys
-        keys = [k.log, k.heads, k.vault, k.tomb, k.cells, k.due, k.totals, k.use, k.audit]
+        keys = [k.log, k.heads, k.vault, k.tomb, k.cells, k.due, k.totals, k.use]
         numbers: dict[str, int] = {}
 
         def number(key: str) -> int:
@@ -199,38 +227,7 @@ class Log:
                 numbers[key] = len(keys)
             return numbers[key]
 
-        args: list[Any] = [len(units)]
-        push, extend = args.append, args.extend
-        for unit in units:
-            push(unit.op)
-            push(len(unit.notes))
-            for note in unit.notes:
-                expected = note.expected if note.source != "-" else ""
-                extend((note.note, note.source, expected, note.target, note.version, note.value, len(note.events)))
-                extend(note.events)
-            push(len(unit.cells))
-            for cell in unit.cells:
-                extend(cell)
-            push(len(unit.totals))
-            for name, delta, limit in unit.totals:
-                extend((name, delta, "" if limit is None else limit))
-            push(len(unit.words))
-            for words in unit.words:
-                extend(words)
-            push(len(unit.due))
-            for note_id, at in unit.due:
-                extend((note_id, "" if at is None else at))
-            push(len(unit.sets))
-            for key, command, member, value in unit.sets:
-                extend((number(key), command, member, value))
-            push(len(unit.events))
-            extend(unit.events)
-            if unit.request is None:
-                extend((0, "", "", ""))
-            else:
-                key, body_hash, answer = unit.request
-                extend((number(key), body_hash, answer, REQUEST_TTL_MS))
-        return keys, args
+        return keys, [_encode_unit(unit, number) for unit in units]
 
     async def witness(
         self, now: int, shown: Iterable[tuple[str, int]], *, entry: bytes = b"", owner: str = "", used: int = 0
@@ -238,13 +235,16 @@ class Log:
         """Check that notes still stand at the versions shown and, if so, log that they were.
 
         Returns the log's last id and the ids that moved. ``entry`` is the ledger entry (no words), ``owner`` the owner
-        whose sign of life this is, ``used`` how many of the first notes shown count as used.
+        whose sign of life this is, ``used`` how many of the first notes shown count as used. Raises ``NotFound`` when
+        the workspace was dropped.
         """
         k = self.keys
         args: list[Any] = [now, entry, owner, used]
         for note, version in shown:
             args += (note, version)
-        rows = await self._run(self._witness, [k.log, k.heads, k.access, k.use, k.leases], args)
+        rows = await self._run(self._witness, [k.log, k.heads, k.access, k.use, k.leases, k.cells], args)
+        if not rows:
+            raise NotFound("the workspace was dropped", field="workspace")
         return rows[0].decode(), [row.decode() for row in rows[1:]]
 
     async def last_id(self) -> str:
@@ -279,6 +279,53 @@ class Log:
             found.append(entry)
             seq = entry.previous
         return found
+
+
+def _fitting(units: Sequence[Unit]) -> int:
+    """How many of the first units one call may carry; at least one."""
+    work = size = 0
+    for count, unit in enumerate(units):
+        work += max(1, len(unit.notes))
+        size += sum(len(value) for _, value in unit.words)
+        if count and (work > MAX_UNITS_PER_CALL or size > MAX_BYTES_PER_CALL):
+            return count
+    return len(units)
+
+
+def _text(value: str | bytes | int) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _encode_unit(unit: Unit, number: Callable[[str], int]) -> bytes:
+    """The unit as ``commit.lua`` reads it: one argument, because the client packs arguments one by one in Python."""
+    if (unit.events or unit.totals) and not unit.notes and all(cell.new in ("", "=") for cell in unit.cells):
+        raise Bug("a unit with events or totals changes no head, tomb or cell: its repetition would not be seen")
+    return _encoder.encode(
+        {
+            "op": unit.op,
+            "notes": [
+                (
+                    note.note,
+                    note.source,
+                    "" if note.source == "-" else str(note.expected),
+                    note.target,
+                    str(note.version),
+                    note.value.decode(),
+                    [event.decode() for event in note.events],
+                )
+                for note in unit.notes
+            ],
+            "cells": [(cell.field, cell.expected, cell.new, _text(cell.payload)) for cell in unit.cells],
+            "totals": [(name, delta, -1 if limit is None else limit) for name, delta, limit in unit.totals],
+            "words": [(note_id, value.decode()) for note_id, value in unit.words],
+            "due": [(note_id, "" if at is None else str(at)) for note_id, at in unit.due],
+            "sets": [(number(key), command, member, _text(value)) for key, command, member, value in unit.sets],
+            "events": [event.decode() for event in unit.events],
+            "request": ()
+            if unit.request is None
+            else (number(unit.request[0]), unit.request[1], unit.request[2].decode(), str(REQUEST_TTL_MS)),
+        }
+    )
 
 
 def parse_entry(seq: bytes, fields: dict[bytes, bytes]) -> Entry:

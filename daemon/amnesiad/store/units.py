@@ -49,21 +49,26 @@ def slot_cell(note: Note, key: str, keyring: Keyring) -> str:
 
 def derived(note: Note, words: Words | None, policy: Policy, keyring: Keyring) -> Derived:
     """Everything that follows from the fold for a note that is not forgotten."""
+    step = clocks.next_transition(note, policy)
+    return _held(note, words, keyring)._replace(due=None if step is None else step.at)
+
+
+def _held(note: Note, words: Words | None, keyring: Keyring) -> Derived:
+    """``derived`` without the due time, whose search is most of its cost."""
     cells = set()
     if note.live and words is not None:
         cells.add(text_cell(note, words, keyring))
         if words.key is not None:
             cells.add(slot_cell(note, words.key, keyring))
-    step = clocks.next_transition(note, policy)
     total = PERISHABLE_BYTES if note.regime == "perishable" else RECORD_BYTES
-    return Derived(frozenset(cells), note.owner, None if step is None else step.at, total, note.size)
+    return Derived(frozenset(cells), note.owner, None, total, note.size)
 
 
 _NOTHING: Final = Derived(frozenset(), None, None, "", 0)
 
 
 class Builder:
-    """Collects the changes of one unit. ``check_policy`` makes the unit fail if the policy moved meanwhile."""
+    """Collects the changes of one unit, which conflicts if the policy has moved from ``policy_version`` meanwhile."""
 
     def __init__(self, keys: Keys, keyring: Keyring, policy: Policy, policy_version: int) -> None:
         self.keys = keys
@@ -72,6 +77,7 @@ class Builder:
         self.unit = Unit()
         self._cells: dict[str, tuple[str, str]] = {}
         self._totals: dict[str, int] = {}
+        self._changed: set[str] = set()
         self._policy_stamp = str(policy_version)
 
     def change(
@@ -79,22 +85,25 @@ class Builder:
     ) -> Note | None:
         """Add a note's new events. ``words`` are its words before (``None`` at birth), ``new_words`` after, if changed.
 
-        Returns the note after. Does nothing for no events.
+        Returns the note after. Does nothing for no events. A note changes once in a unit, so give all its events here;
+        a forgotten one changes by ``retomb``. Raises ``Bug`` otherwise, ``IllegalTransition`` as the fold does.
         """
         if not events:
             return before
+        if before is not None and before.state == "forgotten":
+            raise Bug(f"note {before.id} is forgotten: only its tomb can change")
         after = before
         for event in events:
             after = apply(after, event)
         if after is None:
             raise Bug("events without a note")
+        self._once(after.id)
         kept = new_words if new_words is not None else words
-        was_forgotten = before is not None and before.state == "forgotten"
-        old = _NOTHING if before is None or was_forgotten else derived(before, words, self.policy, self.keyring)
-        source: Literal["h", "t", "-"] = "-" if before is None else ("t" if was_forgotten else "h")
+        old = _NOTHING if before is None else _held(before, words, self.keyring)
+        source: Literal["h", "-"] = "-" if before is None else "h"
         encoded = tuple(encode(event) for event in events)
         expected = 0 if before is None else before.version
-        if after.state == "forgotten" and not was_forgotten:
+        if after.state == "forgotten":
             new = _NOTHING
             tomb = self._tomb(after, events, kept)
             self.unit.notes.append(NoteOp(after.id, source, expected, "t", after.version, encode_tomb(tomb), encoded))
@@ -104,13 +113,26 @@ class Builder:
             self.unit.notes.append(NoteOp(after.id, source, expected, "h", after.version, encode_note(after), encoded))
             if new_words is not None:
                 self.unit.words.append((after.id, encode_words(new_words)))
-            if new.due != old.due or before is None:
-                self.unit.due.append((after.id, new.due))
+            # Filed at every change, though it may be the same: the old entry may stem from an older policy.
+            self.unit.due.append((after.id, new.due))
         self._difference(after.id, old, new)
         return after
 
-    def retomb(self, before: Note, tomb: Tomb, events: Sequence[AnyNoteEvent] = ()) -> None:
-        """Rewrite the tomb of a forgotten note: purged of hash and copy, or marked as restored."""
+    def _once(self, note_id: str) -> None:
+        if note_id in self._changed:
+            raise Bug(f"note {note_id} changes twice in one unit: the second would conflict with the first")
+        self._changed.add(note_id)
+
+    def retomb(
+        self, before: Note, tomb: Tomb, events: Sequence[AnyNoteEvent] = (), *, drops_copy: bool = False
+    ) -> None:
+        """Rewrite the tomb of a forgotten note: purged of hash and copy, or marked as restored.
+
+        ``drops_copy`` says that the tomb held words until now: they stay in the data files until the next scrub.
+        """
+        self._once(before.id)
+        if drops_copy:
+            self._totals[UNSCRUBBED] = self._totals.get(UNSCRUBBED, 0) + 1
         note = before
         for event in events:
             note = apply(note, event)

@@ -1,16 +1,17 @@
 -- Before an answer leaves: do the notes it shows still stand at the versions it shows? If so, log that they were shown.
 --
--- KEYS  1 log  2 heads  3 access  4 use  5 leases
+-- KEYS  1 log  2 heads  3 access  4 use  5 leases  6 cells
 -- ARGV  now, ledger entry ('' none), owner that gave a sign of life ('' none), how many of the pairs count as used,
 --       then pairs of note id and version
--- Returns {last id of the log, moved note ids…}; the ledger entry is written only when nothing has moved.
+-- Returns {last id of the log, moved note ids…}; the ledger entry is written only when nothing has moved. Returns {}
+-- and writes nothing where the workspace was dropped: it has no policy cell then.
 
+if redis.call('HEXISTS', KEYS[6], 'policy') == 0 then return {} end
 local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
 local answer = { #last == 0 and '0-0' or last[1][1] }
 for i = 5, #ARGV, 2 do
   local head = redis.call('HGET', KEYS[2], ARGV[i])
-  local bar = head and string.find(head, '|', 1, true)
-  if not head or string.sub(head, 1, bar - 1) ~= ARGV[i + 1] then answer[#answer + 1] = ARGV[i] end
+  if not head or string.match(head, '^([^|]*)|') ~= ARGV[i + 1] then answer[#answer + 1] = ARGV[i] end
 end
 if #answer == 1 then
   if ARGV[2] ~= '' then redis.call('XADD', KEYS[3], '*', 'e', ARGV[2]) end

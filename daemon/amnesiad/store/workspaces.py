@@ -22,6 +22,23 @@ FIRST_POLICY: Final = 0
 SCAN_COUNT: Final = 500
 """Keys per step when a workspace's keys are looked for; dropping is the only thing that looks."""
 
+_RENAME_LUA: Final = """
+local ws = redis.call('HGET', KEYS[1], ARGV[1])
+if not ws then return -1 end
+if ARGV[1] == ARGV[2] then return 1 end
+if redis.call('HSETNX', KEYS[1], ARGV[2], ws) == 0 then return 0 end
+redis.call('HDEL', KEYS[1], ARGV[1])
+return 1
+"""
+"""One step, because a workspace found under two names would be dropped under one and lost under the other."""
+
+_DROP_LUA: Final = """
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+redis.call('HDEL', KEYS[1], ARGV[1])
+for i = 2, #KEYS do redis.call('UNLINK', KEYS[i]) end
+return 1
+"""
+
 
 async def find(redis: Redis, name: str) -> str | None:
     """The id of the workspace called ``name``, or ``None``."""
@@ -59,31 +76,37 @@ async def all_workspaces(redis: Redis) -> dict[str, str]:
 
 async def rename(redis: Redis, name: str, to: str) -> None:
     """Give a workspace another name. Raises ``NotFound``, or ``Conflict`` when the new name is taken."""
-    ws = await find(redis, name)
-    if ws is None:
-        raise NotFound("there is no such workspace", field="workspace", hint="amnesia workspaces lists them")
     with store_errors():
-        taken = not await redis.hsetnx(keyspace.WORKSPACES, to, ws)
-        if taken:
-            raise Conflict("another workspace has that name", field="to", hint="choose another name, or drop that one")
-        await redis.hdel(keyspace.WORKSPACES, name)
+        done = cast(int, await redis.register_script(_RENAME_LUA)(keys=[keyspace.WORKSPACES], args=[name, to]))
+    if done < 0:
+        raise NotFound("there is no such workspace", field="workspace", hint="amnesia workspaces lists them")
+    if not done:
+        raise Conflict("another workspace has that name", field="to", hint="choose another name, or drop that one")
 
 
 async def drop(redis: Redis, name: str) -> bool:
-    """Delete a workspace, its log and its words. The name goes first, so that nobody finds a half-deleted one."""
-    ws = await find(redis, name)
-    if ws is None:
-        return False
-    with store_errors():
-        await redis.hdel(keyspace.WORKSPACES, name)
-    await delete_keys(redis, ws)
-    return True
+    """Delete a workspace, its log and its words; ``False`` if there is none.
+
+    Name, words and all go in one step, so that nobody finds a half-deleted workspace and no crash leaves one's words.
+    """
+    while (ws := await find(redis, name)) is not None:
+        with store_errors():
+            script = redis.register_script(_DROP_LUA)
+            dropped = await script(keys=[keyspace.WORKSPACES, *Keys(ws).fixed], args=[name, ws])
+        if dropped:
+            await delete_keys(redis, ws)
+            return True
+    return False
 
 
 async def delete_keys(redis: Redis, ws: str) -> int:
-    """Delete every key of a workspace id; returns how many there were."""
-    count = 0
+    """Delete every key of a workspace id; returns how many there were.
+
+    The cells go first: without its policy cell nothing is written to a workspace any more.
+    """
+    keys = Keys(ws)
     with store_errors():
-        async for key in redis.scan_iter(match=Keys(ws).prefix.replace("{", "\\{") + "*", count=SCAN_COUNT):
+        count = await redis.unlink(keys.cells)
+        async for key in redis.scan_iter(match=f"{keys.prefix}*", count=SCAN_COUNT):
             count += await redis.unlink(key)
     return count
