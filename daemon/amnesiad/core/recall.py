@@ -1,0 +1,189 @@
+"""What a recall returns and in which order: filters, trust, relevance bands, and paths.
+
+Relevance comes first and age only settles ties: scores fall into bands, and within a band trust, rank and creation
+decide. Age can therefore never push a relevant note out, nor lift an irrelevant one above it. Visibility is not here
+(``callers.visible``), nor is any index: scores are arguments. Specification, section 7.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from amnesiad.core import clocks
+from amnesiad.core.events import Provenance, Scope
+from amnesiad.core.globs import path_matches
+from amnesiad.core.kinds import Kind
+from amnesiad.core.notes import Note, State, Words
+from amnesiad.core.policy import Policy
+
+POOL_CAP: Final = 2000
+"""No recall ranks more candidates than this: a band may hold every note of a workspace, a request may not."""
+
+MIN_TIE_WIDTH: Final = 2.0**-53
+"""The spacing of doubles below 1: a narrower band could not tell two scores apart anyway, and would overflow."""
+
+GRADE_EXACT: Final = 3
+GRADE_COVERED: Final = 2
+GRADE_MENTIONED: Final = 1
+GRADE_NONE: Final = 0
+
+# A word character, except in scripts that are written without spaces: 修改src/app.py文件 mentions a path.
+_WORD: Final = r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A note that may be returned: settled at ``now``, visible and past the filters.
+
+    ``score`` is its relevance (any scale, higher is better, 0 without a query); ``band`` is set by the orders below.
+    """
+
+    note: Note
+    words: Words
+    score: float = 0.0
+    band: int = 0
+
+    @property
+    def stale(self) -> bool:
+        """Whether the answer must mark it."""
+        return self.note.state == "stale"
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request narrows a read to; applied before any limit. An empty field asks for nothing.
+
+    ``tags``: every one of them is there, exactly. ``paths``: the note has to do with one of them (``path_grade``).
+    ``since`` and ``until`` are epoch milliseconds, both included, and look at the note's creation.
+    """
+
+    kinds: frozenset[Kind] = frozenset()
+    tags: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    scope: Scope | None = None
+    owner: str | None = None
+    states: frozenset[State] = frozenset()
+    since: int | None = None
+    until: int | None = None
+
+    def matches(self, note: Note, words: Words, state: State) -> bool:
+        """Whether the note passes. ``state`` is its state settled at ``now``, which the recorded one may lag behind."""
+        if self.states and state not in self.states:
+            return False
+        if self.kinds and note.kind not in self.kinds:
+            return False
+        if self.owner is not None and note.owner != self.owner:
+            return False
+        if self.scope is not None and note.scope != self.scope:
+            return False
+        if self.since is not None and note.created_at < self.since:
+            return False
+        if self.until is not None and note.created_at > self.until:
+            return False
+        if self.tags and not all(tag in words.tags for tag in self.tags):
+            return False
+        return not self.paths or path_grade(words, self.paths) > GRADE_NONE
+
+
+def trust(provenance: Provenance, policy: Policy) -> float:
+    """How far a note of this provenance is trusted, in [0, 1], by the settings ``trust_*``."""
+    match provenance:
+        case "human":
+            return policy.trust_human
+        case "user-stated":
+            return policy.trust_user_stated
+        case "agent":
+            return policy.trust_agent
+        case "auto":
+            return policy.trust_auto
+
+
+def _worth(note: Note, policy: Policy, now: int) -> tuple[float, float, int, str]:
+    """(trust, rank, created_at, id), to be sorted descending. A task is an obligation: neither doubt nor age lowers it."""
+    if note.kind == "task":
+        return 1.0, 1.0, note.created_at, note.id
+    return trust(note.provenance, policy), clocks.rank(note, policy, now), note.created_at, note.id
+
+
+def order_without_query(candidates: Iterable[Candidate], policy: Policy, now: int) -> list[Candidate]:
+    """Pinned first, then trust, rank, creation and id, all descending. There is one band, 0.
+
+    Without relevance there are no ties to settle within, so a stale note stands where trust and rank put it.
+    """
+    return sorted(candidates, key=lambda one: (one.note.pinned, *_worth(one.note, policy, now)), reverse=True)
+
+
+def order_by_relevance(scored: Sequence[Candidate], policy: Policy, now: int) -> list[Candidate]:
+    """The candidates with their bands, best first: by band, active before stale, then trust, rank, creation and id.
+
+    ``band = floor((1 - score / best) / tie_width)``. Give it whole bands (``whole_bands``), then cut to the limit.
+    """
+    best = max((one.score for one in scored), default=0.0)
+    return _in_bands(((band(one.score, best, policy.tie_width), one) for one in scored), policy, now)
+
+
+def order_by_path(candidates: Iterable[Candidate], paths: Sequence[str], policy: Policy, now: int) -> list[Candidate]:
+    """For a recall by path alone: exact anchors (band 0), covered paths (1), mentions (2); the rest is left out."""
+    graded = ((path_grade(one.words, paths), one) for one in candidates)
+    return _in_bands(((GRADE_EXACT - grade, one) for grade, one in graded if grade > GRADE_NONE), policy, now)
+
+
+def _in_bands(banded: Iterable[tuple[int, Candidate]], policy: Policy, now: int) -> list[Candidate]:
+    placed = [msgspec.structs.replace(one, band=number) for number, one in banded]
+    return sorted(placed, key=lambda one: (-one.band, not one.stale, *_worth(one.note, policy, now)), reverse=True)
+
+
+def band(score: float, best: float, tie_width: float) -> int:
+    """How many tie widths, as shares of the best score, a score lies below it. 0 where no score is above zero."""
+    if best <= 0:
+        return 0
+    return math.floor((1 - score / best) / max(tie_width, MIN_TIE_WIDTH))
+
+
+def whole_bands(scores: Sequence[float], limit: int, tie_width: float) -> int:
+    """How many of the scores (sorted descending) form the whole bands that cover ``limit``; at most ``POOL_CAP``.
+
+    Fetch that many candidates: only then can the order inside the last band not depend on where the pool was cut.
+    """
+    size = min(len(scores), POOL_CAP)
+    if limit <= 0 or size == 0:
+        return 0
+    if limit >= size:
+        return size
+    best = scores[0]
+    last = band(scores[limit - 1], best, tie_width)
+    end = limit
+    while end < size and band(scores[end], best, tie_width) == last:
+        end += 1
+    return end
+
+
+def path_grade(words: Words, paths: Sequence[str]) -> int:
+    """How closely the note has to do with the best of the paths, by whole path components.
+
+    3 it is anchored to exactly that path · 2 a trigger's glob covers the path, or the path is a directory that holds
+    an anchor · 1 the content mentions it · 0 none of these. Paths are canonical (``intake.check_path``).
+    """
+    return max((_grade(words, path) for path in paths), default=GRADE_NONE)
+
+
+def _grade(words: Words, path: str) -> int:
+    if any(anchor.path == path for anchor in words.anchors):
+        return GRADE_EXACT
+    if any(anchor.path.startswith(path + "/") for anchor in words.anchors):
+        return GRADE_COVERED
+    if any(trigger.path is not None and path_matches(trigger.path, path) for trigger in words.triggers):
+        return GRADE_COVERED
+    return GRADE_MENTIONED if _mentions(words.content, path) else GRADE_NONE
+
+
+def _mentions(content: str, path: str) -> bool:
+    """Whether the path stands in the text with nothing on either side that would make it part of another name."""
+    if path not in content:
+        return False
+    before, after = (_WORD if edge.isascii() else r"\w" for edge in (path[0], path[-1]))
+    pattern = rf"(?<!{before})(?<![.\-]){re.escape(path)}(?!{after})(?!-|\.{_WORD})"
+    return re.search(pattern, content) is not None
