@@ -12,6 +12,7 @@ from importlib import resources
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from amnesiad.core import clocks, decisions, events
@@ -31,6 +32,12 @@ OLD: Final = 200 * 365 * DAY_MS
 
 HUMAN: Final = Caller(role="human")
 AGENT: Final = Caller(session="s1", agent="a1")
+
+
+def examples(count: int) -> settings:
+    """So many examples, however slow the machine is at that moment: these tests are about values, not about time."""
+    return settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
 
 kind_names = st.sampled_from(list(REGIMES))
 perishable_kinds = st.sampled_from([kind for kind, regime in REGIMES.items() if regime == "perishable"])

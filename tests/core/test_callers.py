@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from tests.core.strategies import AGENT, DEFAULTS, HUMAN, born, callers, newborns
+from hypothesis import given
+from tests.core.strategies import AGENT, DEFAULTS, HUMAN, born, callers, examples, newborns
 
 from amnesiad.core.callers import AgentKind, Caller, address, check_authority, child_owner, visible
 from amnesiad.core.errors import Forbidden, Invalid, Refused
@@ -150,7 +150,7 @@ def test_what_a_teammate_sees() -> None:
     assert not visible(note_of("team", None), Caller(agent_kind="teammate"), DEFAULTS)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(newborns(), callers())
 def test_nobody_sees_another_owners_note(note: Note, caller: Caller) -> None:
     """C23: whoever may see a scoped note is a human or answers for its owner; fresh sees nothing, a human all."""
@@ -169,7 +169,7 @@ def test_nobody_sees_another_owners_note(note: Note, caller: Caller) -> None:
         assert seen == (caller.agent_kind == "main" or note.kind == "directive")
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(callers())
 def test_whoever_writes_a_note_sees_it(caller: Caller) -> None:
     """A note written by a main, a child or for a team is visible to its writer, unless a teammate gave it away."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.core.strategies import (
     AGENT,
@@ -23,6 +23,7 @@ from tests.core.strategies import (
     born,
     commands,
     durations,
+    examples,
     gaps,
     newborns,
     policies,
@@ -215,7 +216,7 @@ def test_an_aged_record_is_a_state_and_keeps_its_place() -> None:
     assert settle(note, kept_a_day, T0 + 6 * DAY_MS - 1).state == "expired"
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(policies(), durations, st.integers(0, OLD))
 def test_a_directive_is_exempt_before_any_override(by: Policy, ttl: int, age: int) -> None:
     """V06: no policy, no TTL that slipped in, and no age ends, weakens or flags a directive."""
@@ -233,7 +234,7 @@ def test_an_ended_directive_is_kept_under_every_retention() -> None:
     assert settle(note, policy(ended_retention=1), T0 + OLD) == note
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(policies().flatmap(lambda by: st.tuples(st.just(by), newborns(by))), st.integers(0, OLD))
 def test_time_never_touches_a_pinned_note(given_pair: tuple[Policy, Note], age: int) -> None:
     """A pinned note neither goes stale nor expires, and keeps its base strength."""
@@ -243,7 +244,7 @@ def test_time_never_touches_a_pinned_note(given_pair: tuple[Policy, Note], age: 
     assert strength(pinned, by, T0 + age) == pinned.base
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(newborns(), st.integers(0, OLD))
 def test_with_auto_expire_off_no_live_note_ages(note: Note, age: int) -> None:
     """The switch stops every lease clock."""
@@ -283,7 +284,7 @@ def test_a_half_recorded_end_of_a_perishable_is_completed_under_its_own_code() -
 # Properties
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(policies().flatmap(lambda by: st.tuples(st.just(by), newborns(by))), commands(max_size=5))
 def test_the_next_transition_is_exact_to_the_millisecond(
     given_pair: tuple[Policy, Note], sequence: list[Command]
@@ -305,7 +306,7 @@ def test_the_next_transition_is_exact_to_the_millisecond(
     assert all(event.at == step.at for event in made)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(policies().flatmap(lambda by: st.tuples(st.just(by), newborns(by))), commands(), gaps)
 def test_nothing_depends_on_when_passes_ran(
     given_pair: tuple[Policy, Note], sequence: list[Command], later: int
@@ -318,7 +319,7 @@ def test_nothing_depends_on_when_passes_ran(
     assert bare(settle(often, by, now + later)) == bare(settle(never, by, now + later))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     policies().flatmap(lambda by: st.tuples(st.just(by), newborns(by))),
     st.lists(st.integers(0, 5 * 365 * DAY_MS), min_size=1, max_size=6).map(sorted),
@@ -345,7 +346,7 @@ def test_thirty_passes_are_one_pass() -> None:
     assert (many.state, many.causes, many.version) == ("stale", ("decayed",), 2)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(policies(), newborns())
 def test_thresholds_are_where_strength_crosses_them(by: Policy, note: Note) -> None:
     """stale_at is the first millisecond below stale_strength, and expires_at the first at the TTL or below the floor."""
@@ -373,7 +374,7 @@ def test_thresholds_are_where_strength_crosses_them(by: Policy, note: Note) -> N
         assert at(end - 1) >= by.stale_strength
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(policies(), newborns(), st.lists(st.integers(0, OLD), min_size=2, max_size=5).map(sorted))
 def test_both_clocks_only_ever_fall(by: Policy, note: Note, ages: list[int]) -> None:
     """Left alone, neither rank nor lease strength ever rises, and both stay within their bounds."""
@@ -389,7 +390,7 @@ def test_both_clocks_only_ever_fall(by: Policy, note: Note, ages: list[int]) -> 
 # Renewal
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(policies(), newborns(), st.integers(0, OLD))
 def test_a_renewal_is_bounded_and_never_born_stale(by: Policy, note: Note, age: int) -> None:
     """The new base lies above the stale threshold, at most 1, and not below the strength it renews."""
@@ -498,7 +499,7 @@ def test_the_anchor_outlives_a_renewal() -> None:
 
 
 @given(st.sampled_from(sorted(REGIMES)))
-@settings(max_examples=20)
+@examples(20)
 def test_the_regime_decides_what_an_end_is(kind: str) -> None:
     """Records end as a state with one event, perishables end and are erased with two."""
     assume(kind != "directive")

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.strategies import (
     AGENT,
@@ -22,6 +22,7 @@ from tests.core.strategies import (
     callers,
     commands,
     decide,
+    examples,
     gaps,
     kind_names,
     newborns,
@@ -165,7 +166,7 @@ def test_no_agent_writes_above_its_role(caller: Caller, wanted: Any) -> None:
     assert refusal.value.field == "provenance"
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(kind_names, policies(), callers(), st.booleans())
 def test_every_birth_folds(kind: str, by: Policy, caller: Caller, pinned: bool) -> None:
     """Whatever is drafted, the note that is born is live and says what the draft said."""
@@ -179,7 +180,7 @@ def test_every_birth_folds(kind: str, by: Policy, caller: Caller, pinned: bool) 
 # The table
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(policies().flatmap(lambda by: st.tuples(st.just(by), newborns(by))), commands(), gaps, st.sampled_from(VERBS))
 def test_every_accepted_command_is_a_row_of_the_table(
     given_pair: tuple[Policy, Note], sequence: list[Command], later: int, verb: str
@@ -200,7 +201,7 @@ def test_every_accepted_command_is_a_row_of_the_table(
         assert event.at == now + later
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     newborns(DEFAULTS),
     commands(max_size=4),
@@ -216,7 +217,7 @@ def test_a_repeat_is_a_no_op(note: Note, sequence: list[Command], verb: str) -> 
     assert decide(settle(after(note, made), DEFAULTS, now), verb, HUMAN, DEFAULTS, now) == []
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(newborns(DEFAULTS), commands(max_size=4), st.sampled_from(VERBS), st.booleans())
 def test_no_agent_changes_a_humans_note(note: Note, sequence: list[Command], verb: str, on_behalf: bool) -> None:
     """V07: an agent's command never ends, edits or promotes a human's note; all it can do is use it."""

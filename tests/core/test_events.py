@@ -6,15 +6,15 @@ from typing import get_args
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from tests.core.strategies import T0, any_events
+from hypothesis import given
+from tests.core.strategies import T0, any_events, examples
 
 from amnesiad.core import events
 from amnesiad.core.events import Created, Event, Expired, Pinned, PolicyChanged, decode, encode, event_type
 from amnesiad.core.notes import TRANSITIONS
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(any_events())
 def test_the_codec_loses_nothing(event: Event) -> None:
     """Every event comes back from its stored form as it went in, and under the name it has in the log."""

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.strategies import note_ids, texts, tokens
+from tests.core.strategies import examples, note_ids, texts, tokens
 
 from amnesiad.core import intake
 from amnesiad.core.errors import CallerError, Invalid, TooLarge
@@ -26,7 +26,7 @@ def refused(act: Callable[[], Any], field: str, error: type[CallerError] = Inval
     return refusal.value
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(texts)
 def test_text_that_fits_comes_back_exactly(text: str) -> None:
     """C24: any language, any punctuation, line breaks and emoji pass unchanged, up to the limit in UTF-8 bytes."""
@@ -151,7 +151,7 @@ def test_reasons_are_counted_in_characters() -> None:
     refused(lambda: intake.check_reason("  \n"), "reason")
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(tokens, tokens)
 def test_ids_and_owners_are_opaque_tokens(session: str, agent: str) -> None:
     """Tokens pass as they are, and an owner may be session/agent."""
@@ -175,7 +175,7 @@ def test_an_owner_has_at_most_two_parts(value: str) -> None:
     refused(lambda: intake.check_owner(value), "owner")
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(note_ids, st.integers(4, 10))
 def test_a_note_is_addressed_by_its_id_or_a_prefix(note_id: str, length: int) -> None:
     """Any prefix of four or more, in either case, is an address."""

@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from tests.core.strategies import DEFAULTS, T0, born, commands, newborns, run, words
+from hypothesis import given
+from tests.core.strategies import DEFAULTS, T0, born, commands, examples, newborns, run, words
 
 from amnesiad.core import events
 from amnesiad.core.errors import IllegalTransition
@@ -232,7 +232,7 @@ def test_a_forgotten_note_is_restored_once() -> None:
         apply(note, following(note, "restored", to="n000000003"))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(newborns(DEFAULTS), commands())
 def test_a_head_is_the_fold_in_storable_form(note: Note, sequence: list[Any]) -> None:
     """Whatever happened to a note, its head comes back from the store as it went in."""
@@ -247,7 +247,7 @@ def test_a_head_of_an_unknown_kind_does_not_read_as_another() -> None:
         decode_note(raw)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(words())
 def test_words_come_back_exactly(given_words: Words) -> None:
     """C24: text, tags and paths of any language and with any punctuation come back exactly, and count their bytes."""
