@@ -11,16 +11,13 @@ from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from amnesiad.errors import Invalid, TooLarge
+from amnesiad.limits import MAX_LINE_BYTES, MAX_REQUEST_BYTES
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-MAX_BODY_BYTES: Final = 1024 * 1024
-"""A request; a note is two kilobytes, so this is a full batch of ordinary ones."""
-MAX_LINE_BYTES: Final = 1024 * 1024
-"""A line of an import; the whole stream may be of any length."""
 MAX_DISCARD_BYTES: Final = 4 * 1024 * 1024
 """A refused body up to this size is read and dropped to keep the connection; a longer one costs the connection."""
 MAX_QUERY_FIELDS: Final = 32
@@ -73,13 +70,13 @@ class Exchange:
 
     async def body(self) -> bytes:
         """The whole body. Raises ``TooLarge`` as soon as it is known to pass the limit, ``ClientGone``."""
-        if (self._declared_bytes() or 0) > MAX_BODY_BYTES:
+        if (self._declared_bytes() or 0) > MAX_REQUEST_BYTES:
             raise _body_too_large()
         chunks: list[bytes] = []
         total = 0
         async for chunk in self._chunks():
             total += len(chunk)
-            if total > MAX_BODY_BYTES:
+            if total > MAX_REQUEST_BYTES:
                 raise _body_too_large()
             chunks.append(chunk)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -153,7 +150,7 @@ class Exchange:
 
 def _body_too_large() -> TooLarge:
     return TooLarge(
-        f"the body exceeds {MAX_BODY_BYTES} bytes", field="body", hint="send several requests, or a stream to import"
+        f"the body exceeds {MAX_REQUEST_BYTES} bytes", field="body", hint="send several requests, or a stream to import"
     )
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from amnesiad.errors import ConfigError
-from amnesiad.settings import SUN_PATH_BYTES
+from amnesiad.limits import SUN_PATH_BYTES
 
 BACKLOG: Final = 512
 """Connections the kernel holds before they are accepted; macOS and Linux cut it to their own limit."""

@@ -142,6 +142,9 @@ class FieldRefused(ValueError):
 def check_field(mark: type, value: object) -> Any:
     """msgspec's ``dec_hook``: the checked value, or ``FieldRefused``."""
     try:
+        if isinstance(value, list | dict):  # not quoted, unlike a wrong scalar: it may hold words from elsewhere
+            shape = "a list" if isinstance(value, list) else "an object"
+            raise Invalid(f"{HERE} must be a single value, not {shape}", field=HERE)
         return _CHECKS[mark](value, HERE)
     except CallerError as refusal:
         raise FieldRefused(refusal) from refusal

@@ -1,0 +1,146 @@
+"""Requests and answers of any length for the asyncio client: export, import and the feed, each on its own connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import httptools
+import msgspec
+
+from amnesiad import wire
+from amnesiad.client.identity import hung_up, no_answer, raise_refusal, unreachable
+from amnesiad.errors import TooLarge
+from amnesiad.limits import MAX_LINE_BYTES
+
+READ_BYTES: Final = 64 * 1024
+"""What is read at a time; the kernel's buffer of a Unix socket is not much larger."""
+
+Upload = Iterable[bytes] | AsyncIterator[bytes]
+
+
+def request_head(target: str, method: str = "POST") -> bytes:
+    """Request line and fixed headers, without the empty line that ends them."""
+    return f"{method} {target} HTTP/1.1\r\nhost: amnesiad\r\ncontent-type: application/json\r\n".encode()
+
+
+class _Answer:
+    """What the parser has seen of an answer so far."""
+
+    def __init__(self) -> None:
+        self.parser = httptools.HttpResponseParser(self)
+        self.status = 0
+        self.complete = False
+        self.body = bytearray()
+
+    def on_headers_complete(self) -> None:
+        self.status = self.parser.get_status_code()
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+
+@asynccontextmanager
+async def streamed(
+    path: str, target: str, upload: bytes | Upload | None, timeout_s: float
+) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Send a request and give the lines of its answer as they come. ``timeout_s`` bounds each wait for the first of them.
+
+    ``upload`` is a body, lines to send in chunks, or ``None`` for a GET. Raises what the daemon refuses with.
+    """
+    try:
+        reader, writer = await asyncio.open_unix_connection(path)
+    except OSError as failure:
+        raise unreachable(path, failure) from failure
+    answer = _Answer()
+    try:
+        with suppress(ConnectionError):  # refused before the end of the upload: the answer says why
+            await _send(writer, target, upload)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await _read_status(reader, answer)
+        except TimeoutError:
+            raise no_answer(timeout_s) from None
+        except (ConnectionError, httptools.HttpParserError) as failure:
+            raise hung_up(path) from failure
+        if answer.status != 200:
+            raise_refusal(answer.status, b"".join([line async for line in _lines(path, reader, answer)]))
+        yield _lines(path, reader, answer)
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def _send(writer: asyncio.StreamWriter, target: str, upload: bytes | Upload | None) -> None:
+    if upload is None:
+        writer.write(request_head(target, "GET") + b"\r\n")
+    elif isinstance(upload, bytes):
+        writer.write(b"%scontent-length: %d\r\n\r\n%s" % (request_head(target), len(upload), upload))
+    else:
+        writer.write(request_head(target) + b"transfer-encoding: chunked\r\n\r\n")
+        async for line in _each(upload):
+            whole = line if line.endswith(b"\n") else line + b"\n"
+            writer.write(b"%x\r\n%s\r\n" % (len(whole), whole))
+            await writer.drain()
+        writer.write(b"0\r\n\r\n")
+    await writer.drain()
+
+
+async def _each(lines: Upload) -> AsyncIterator[bytes]:
+    if isinstance(lines, AsyncIterator):
+        async for line in lines:
+            yield line
+    else:
+        for line in lines:
+            yield line
+
+
+async def _read_status(reader: asyncio.StreamReader, answer: _Answer) -> None:
+    while not answer.status:
+        await _feed(reader, answer)
+
+
+async def _feed(reader: asyncio.StreamReader, answer: _Answer) -> None:
+    data = await reader.read(READ_BYTES)
+    if not data:
+        raise ConnectionResetError
+    answer.parser.feed_data(data)
+
+
+async def _lines(path: str, reader: asyncio.StreamReader, answer: _Answer) -> AsyncIterator[bytes]:
+    """Lines without their ends, empty ones included; a stream that stops before its end raises."""
+    while True:
+        *complete, rest = answer.body.split(b"\n")
+        answer.body = bytearray(rest)
+        for line in complete:
+            yield bytes(line)
+        if answer.complete:
+            if rest:
+                yield bytes(rest)
+            return
+        if len(rest) > MAX_LINE_BYTES:
+            raise TooLarge(f"a line of the answer exceeds {MAX_LINE_BYTES} bytes", field="line")
+        try:
+            await _feed(reader, answer)
+        except (ConnectionError, httptools.HttpParserError) as failure:
+            raise hung_up(path) from failure
+
+
+async def feed_items(lines: AsyncIterator[bytes]) -> AsyncIterator[wire.FeedItem]:
+    """Server-sent events as items; comments are heartbeats and left out."""
+    fields: dict[bytes, bytes] = {}
+    async for line in lines:
+        name, _, value = line.partition(b":")
+        if name:
+            fields[name] = value.removeprefix(b" ")
+        elif not line and b"data" in fields:
+            yield wire.FeedItem(
+                seq=fields[b"id"].decode(), type=fields[b"event"].decode(), data=msgspec.json.decode(fields[b"data"])
+            )
+            fields = {}

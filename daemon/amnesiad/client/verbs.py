@@ -1,0 +1,371 @@
+"""Each verb once: its arguments, and the answer it returns. ``Client`` and ``AsyncClient`` are made of these.
+
+A function here only builds the request's body. ``None`` means *not given*; where null means something else
+(``ttl_ms``: never expires), ``...`` is the default and leaves the field out. Times are epoch milliseconds or ISO 8601,
+durations milliseconds or text like ``7d``. Meanings and limits are those of the API reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+
+if TYPE_CHECKING:
+    from amnesiad import wire
+    from amnesiad.core.callers import AgentKind
+    from amnesiad.core.events import Provenance, Scope
+    from amnesiad.core.kinds import Curve, Kind
+    from amnesiad.core.notes import State
+
+P = ParamSpec("P")
+A = TypeVar("A")
+
+Texts = Sequence[str]
+Time = int | str
+Duration = int | str
+TriggerFields = Mapping[str, Any]
+Built = dict[str, Any]
+
+
+class Call(Generic[P, A]):
+    """One verb as clients offer it: ``build`` makes the body, ``decode`` reads the answer.
+
+    ``signature`` is declared to return the answer, so that a client's method can take over its types whole.
+    """
+
+    def __init__(self, verb: str, signature: Callable[P, A]) -> None:
+        self.verb = verb
+        self.signature = signature
+        self.build = cast("Callable[P, Built]", signature)
+
+    @cached_property
+    def decode(self) -> Callable[[bytes], A]:
+        """Bytes to the verb's answer type. The types are loaded on first use."""
+        import msgspec
+
+        from amnesiad import wire
+
+        return cast("Callable[[bytes], A]", msgspec.json.Decoder(wire.VERBS[self.verb].answer).decode)
+
+
+def _asks(arguments: Built) -> A:  # type: ignore[type-var]
+    """The body made of the arguments that say something; ``False`` is every flag's default on the wire.
+
+    To the type checker it is the answer, which the client puts in its place once it has asked.
+    """
+    body = {
+        name: value
+        for name, value in arguments.items()
+        if value is not ... and value is not False and (value is not None or name == "ttl_ms")
+    }
+    return cast("A", body)
+
+
+def _remember(
+    content: str,
+    *,
+    kind: Kind | None = None,
+    ttl_ms: Duration | EllipsisType | None = ...,
+    expires_at: Time | None = None,
+    pinned: bool = False,
+    curve: Curve | None = None,
+    key: str | None = None,
+    scope: Scope | None = None,
+    owner: str | None = None,
+    tags: Texts | None = None,
+    anchors: Texts | None = None,
+    triggers: Sequence[TriggerFields] | None = None,
+    provenance: Provenance | None = None,
+    source_ref: str | None = None,
+    supersedes: str | None = None,
+    request_id: str | None = None,
+) -> wire.RememberAnswer:
+    """Write a note. An identical live text is renewed in place of a second one (``created`` is then false)."""
+    return _asks(locals())
+
+
+def _recall(
+    query: str | None = None,
+    *,
+    kinds: Sequence[Kind] | None = None,
+    tags: Texts | None = None,
+    paths: Texts | None = None,
+    owner: str | None = None,
+    states: Sequence[State] | None = None,
+    since: Time | None = None,
+    until: Time | None = None,
+    limit: int | None = None,
+    explain: bool = False,
+    format: str | None = None,  # noqa: A002 - the field's name
+    after: str | None = None,
+) -> wire.RecallAnswer:
+    """Live notes, the most relevant first; stale ones are marked, revoked ones come apart as deterrents."""
+    return _asks(locals())
+
+
+def _inject(
+    budget_tokens: int | None = None,
+    *,
+    query: str | None = None,
+    paths: Texts | None = None,
+    event: str | None = None,
+    after: str | None = None,
+) -> wire.InjectAnswer:
+    """The block of notes for a context, within a budget of tokens; recorded in the ledger."""
+    return _asks(locals())
+
+
+def _preview(
+    budget_tokens: int | None = None,
+    *,
+    query: str | None = None,
+    paths: Texts | None = None,
+    event: str | None = None,
+    after: str | None = None,
+) -> wire.InjectAnswer:
+    """What ``inject`` would give, without ledger and renewal."""
+    return _asks(locals())
+
+
+def _fire(
+    event: str,
+    *,
+    paths: Texts | None = None,
+    command: str | None = None,
+    prompt: str | None = None,
+    turn: str | int | None = None,
+    after: str | None = None,
+) -> wire.FireAnswer:
+    """The notes whose triggers match, each once per session and turn."""
+    return _asks(locals())
+
+
+def _list_notes(
+    *,
+    kinds: Sequence[Kind] | None = None,
+    tags: Texts | None = None,
+    scope: Scope | None = None,
+    owner: str | None = None,
+    states: Sequence[State] | None = None,
+    with_content: bool = False,
+    limit: int | None = None,
+    cursor: str | None = None,
+    after: str | None = None,
+) -> wire.ListAnswer:
+    """Notes of any state, a page at a time."""
+    return _asks(locals())
+
+
+def _inspect(id: str, *, at: Time | None = None, render: bool = False, after: str | None = None) -> wire.InspectAnswer:  # noqa: A002
+    """One note, now or as it stood at an instant."""
+    return _asks(locals())
+
+
+def _history(
+    id: str,  # noqa: A002
+    *,
+    limit: int | None = None,
+    cursor: str | None = None,
+    after: str | None = None,
+) -> wire.HistoryAnswer:
+    """The events of one note, oldest first."""
+    return _asks(locals())
+
+
+def _forget(
+    id: str | None = None,  # noqa: A002
+    *,
+    ids: Texts | None = None,
+    query: str | None = None,
+    tags: Texts | None = None,
+    kinds: Sequence[Kind] | None = None,
+    scope: Scope | None = None,
+    owner: str | None = None,
+    all: bool = False,  # noqa: A002
+    confirm: bool = False,
+    dry_run: bool = False,
+    reason: str | None = None,
+    request_id: str | None = None,
+) -> wire.ForgetAnswer:
+    """Erase what one address matches. Final."""
+    return _asks(locals())
+
+
+def _about(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
+    """One transition of one note."""
+    return _asks(locals())
+
+
+def _refuted(id: str, reason: str, *, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
+    """One transition of one note, with the words of its reason."""
+    return _asks(locals())
+
+
+def _restore(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.RestoreAnswer:  # noqa: A002
+    """A new note with the words of a forgotten one, where a copy was kept."""
+    return _asks(locals())
+
+
+def _undo(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.UndoAnswer:  # noqa: A002
+    """Take back a note's last transition, by one more event."""
+    return _asks(locals())
+
+
+def _supersede(
+    id: str,  # noqa: A002
+    content: str | None = None,
+    *,
+    by: str | None = None,
+    reason: str | None = None,
+    kind: Kind | None = None,
+    ttl_ms: Duration | EllipsisType | None = ...,
+    expires_at: Time | None = None,
+    pinned: bool = False,
+    curve: Curve | None = None,
+    key: str | None = None,
+    scope: Scope | None = None,
+    owner: str | None = None,
+    tags: Texts | None = None,
+    anchors: Texts | None = None,
+    triggers: Sequence[TriggerFields] | None = None,
+    provenance: Provenance | None = None,
+    source_ref: str | None = None,
+    request_id: str | None = None,
+) -> wire.SupersedeAnswer:
+    """Put a new text, or the existing note ``by``, in a note's place."""
+    return _asks(locals())
+
+
+def _promote(id: str, to: str, *, reason: str | None = None, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
+    """Lift a note to the workspace, or its provenance upward."""
+    return _asks(locals())
+
+
+def _edit(
+    id: str,  # noqa: A002
+    *,
+    tags: Texts | None = None,
+    anchors: Texts | None = None,
+    triggers: Sequence[TriggerFields] | None = None,
+    ttl_ms: Duration | EllipsisType | None = ...,
+    reason: str | None = None,
+    request_id: str | None = None,
+) -> wire.ChangeAnswer:
+    """Replace tags, anchors, triggers or the TTL; an empty list empties them."""
+    return _asks(locals())
+
+
+def _nothing(*, after: str | None = None) -> wire.FiguresAnswer:
+    """Asks with no fields of its own."""
+    return _asks(locals())
+
+
+def _status(*, after: str | None = None) -> wire.StatusAnswer:
+    """Counts, costs and health in a few numbers."""
+    return _asks(locals())
+
+
+def _audit(*, limit: int | None = None, since: Time | None = None, after: str | None = None) -> wire.AuditAnswer:
+    """The latest endings: codes, hashes and times, no words."""
+    return _asks(locals())
+
+
+def _policy(
+    set: Mapping[str, str | int | float | bool | None] | None = None,  # noqa: A002
+    *,
+    reset: Texts | None = None,
+    request_id: str | None = None,
+) -> wire.PolicyAnswer:
+    """Effective settings and their origins; first changes or resets some."""
+    return _asks(locals())
+
+
+def _events(
+    event: str | None = None,
+    *,
+    events: Sequence[Mapping[str, Any]] | None = None,
+    id: str | None = None,  # noqa: A002
+    workspace: str | None = None,
+    session: str | None = None,
+    agent: str | None = None,
+    agent_kind: AgentKind | None = None,
+    team: str | None = None,
+    parent: str | None = None,
+    paths: Texts | None = None,
+    at: Time | None = None,
+    source: str | None = None,
+) -> wire.EventsAnswer:
+    """Report one lifecycle event of this client's agent, or several of any."""
+    return _asks(locals())
+
+
+def _batch(requests: Sequence[tuple[str, Mapping[str, Any]]]) -> wire.BatchAnswer:
+    """Up to 1000 requests, each a verb and a body, answered in order, each on its own."""
+    return _asks({"requests": [{"verb": verb, "body": dict(body)} for verb, body in requests]})
+
+
+def _check(*, paths: Texts | None = None, after: str | None = None) -> wire.FiguresAnswer:
+    """Compare anchors with the files they name."""
+    return _asks(locals())
+
+
+def _owners(*, close: str | None = None, request_id: str | None = None) -> wire.OwnersAnswer:
+    """The owners of notes; first closes one."""
+    return _asks(locals())
+
+
+def _dead(
+    *, retry: Texts | None = None, drop: Texts | None = None, limit: int | None = None, request_id: str | None = None
+) -> wire.DeadAnswer:
+    """Lifecycle events that could not be handled; first retries or drops some."""
+    return _asks(locals())
+
+
+def _workspaces(
+    *,
+    rename: str | None = None,
+    to: str | None = None,
+    drop: str | None = None,
+    confirm: bool = False,
+    request_id: str | None = None,
+) -> wire.WorkspacesAnswer:
+    """The workspaces of the store; first renames or drops one."""
+    return _asks(locals())
+
+
+remember = Call("remember", _remember)
+recall = Call("recall", _recall)
+inject = Call("inject", _inject)
+preview = Call("preview", _preview)
+fire = Call("fire", _fire)
+list_notes = Call("list", _list_notes)
+inspect = Call("inspect", _inspect)
+history = Call("history", _history)
+forget = Call("forget", _forget)
+revoke = Call("revoke", _refuted)
+flag = Call("flag", _refuted)
+supersede = Call("supersede", _supersede)
+reinstate = Call("reinstate", _about)
+pin = Call("pin", _about)
+unpin = Call("unpin", _about)
+renew = Call("renew", _about)
+done = Call("done", _about)
+promote = Call("promote", _promote)
+edit = Call("edit", _edit)
+restore = Call("restore", _restore)
+undo = Call("undo", _undo)
+status = Call("status", _status)
+audit = Call("audit", _audit)
+policy = Call("policy", _policy)
+events = Call("events", _events)
+batch = Call("batch", _batch)
+settle = Call("settle", _nothing)
+scrub = Call("scrub", _nothing)
+verify = Call("verify", _nothing)
+rebuild = Call("rebuild", _nothing)
+check = Call("check", _check)
+owners = Call("owners", _owners)
+dead = Call("dead", _dead)
+workspaces = Call("workspaces", _workspaces)
