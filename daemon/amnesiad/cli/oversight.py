@@ -1,0 +1,191 @@
+"""Watching over a workspace: status, audit, policy, and the passes that settle, check, prove and scrub it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from amnesiad.cli import options
+from amnesiad.cli.call import Answer, Call, verb
+from amnesiad.cli.screen import SHORT_HASH, console_note, fields, remaining, safe, say, table, when
+from amnesiad.core.times import format_duration
+from amnesiad.errors import Invalid
+
+app = typer.Typer()
+
+STATE_ORDER = ("active", "stale", "expired", "revoked", "superseded", "forgotten")
+
+
+@verb(app)
+def status(call: Call) -> None:
+    """Show what lives, what ends next, and how the store is."""
+    answer = call.ask("status")
+    call.show(answer, lambda: _show_status(call, answer))
+
+
+def _show_status(call: Call, answer: Answer) -> None:
+    counts = answer["counts"]
+    next_at = answer.get("next_expiry_at")
+    injection = answer.get("injection")
+    fields(
+        (
+            ("workspace", call.workspace),
+            ("notes", "  ".join(f"{counts[state]} {state}" for state in STATE_ORDER if state in counts)),
+            ("tokens", answer.get("tokens")),
+            ("next expiry", f"{when(next_at)} (in {remaining(next_at)})" if next_at is not None else None),
+            ("injected", _injection(injection) if injection else None),
+            ("refused", "  ".join(f"{rule} {number}" for rule, number in (answer.get("refusals") or {}).items())),
+            ("worker", worker_words(answer.get("worker") or {})),
+            ("store", store_words(answer.get("store") or {})),
+        )
+    )
+    for row in answer.get("recent") or ():
+        say(f"  ended {row['id']} {row['reason']} {when(row['at'])}")
+    if answer.get("degraded"):
+        console_note("the store is away: this is what the daemon knew last")
+
+
+def _injection(injection: Mapping[str, Any]) -> str:
+    return f"{injection['count']} notes, {injection['tokens']} tokens at {when(injection['at'])}"
+
+
+def worker_words(worker: Mapping[str, Any]) -> str:
+    """The worker's state in words."""
+    if not worker.get("alive"):
+        return "not running: nothing is unplugged or scrubbed until one is"
+    lag_ms = worker.get("lag_ms")
+    return "alive" if lag_ms is None else f"alive, {format_duration(int(lag_ms))} behind"
+
+
+def store_words(store: Mapping[str, Any]) -> str:
+    """What the daemon says of its store, scalar by scalar, so that a field added later shows without a change here."""
+    return "  ".join(f"{name} {value}" for name, value in store.items() if not isinstance(value, dict | list))
+
+
+@verb(app)
+def audit(
+    call: Call,
+    limit: options.Limit = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Forgotten at or after.")] = None,
+) -> None:
+    """Show what was forgotten, why and by whom. The words are gone; a keyed hash is left."""
+    answer = call.ask("audit", limit=limit, since=since)
+    call.show(answer, lambda: _show_audit(answer))
+
+
+def _show_audit(answer: Answer) -> None:
+    if not answer["entries"]:
+        console_note("nothing was forgotten")
+        return
+    rows = (
+        (
+            when(entry["at"]),
+            entry["id"],
+            entry["kind"],
+            entry["reason"],
+            entry["actor"],
+            "yes" if entry.get("restorable") else "no",
+            (entry.get("content_hash") or "purged")[:SHORT_HASH],
+        )
+        for entry in answer["entries"]
+    )
+    table(("AT", "ID", "KIND", "REASON", "BY", "RESTORABLE", "HASH"), rows)
+
+
+@verb(app)
+def policy(
+    call: Call,
+    action: Annotated[str, typer.Argument(metavar="[show|set|reset]", help="What to do.")] = "show",
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME[=VALUE]]...", help="Settings to set (name=value), reset or show (name)."),
+    ] = None,
+) -> None:
+    """Show, set and reset the workspace's settings."""
+    named = settings or []
+    if action == "show":
+        answer = call.ask("policy")
+    elif action == "set":
+        answer = call.ask("policy", set=_assignments(named))
+    elif action == "reset":
+        if not named:
+            raise Invalid(
+                "policy reset needs the names of settings", field="reset", hint="amnesia policy reset record_ttl"
+            )
+        answer = call.ask("policy", reset=named)
+    else:
+        raise Invalid(
+            f"policy knows show, set and reset, not {action!r}",
+            field="action",
+            hint="amnesia policy set default_ttl=7d",
+        )
+    wanted = {part.partition("=")[0] for part in named}
+    call.show(answer, lambda: _show_policy(answer, wanted))
+
+
+def _assignments(parts: list[str]) -> dict[str, str]:
+    pairs = [part.partition("=") for part in parts]
+    for name, equals, _ in pairs:
+        if not name or not equals:
+            raise Invalid(f"{name!r} is not name=value", field="set", hint="amnesia policy set default_ttl=7d")
+    if not pairs:
+        raise Invalid("policy set needs name=value", field="set", hint="amnesia policy set default_ttl=7d")
+    return {name: value for name, _, value in pairs}
+
+
+def _show_policy(answer: Answer, wanted: set[str]) -> None:
+    from amnesiad.core.policy import LIVE_RULES
+
+    rows = [
+        (name, str(LIVE_RULES[name].show(row["value"])) if name in LIVE_RULES else str(row["value"]), row["origin"])
+        for name, row in answer["values"].items()
+        if not wanted or name in wanted
+    ]
+    table(("SETTING", "VALUE", "FROM"), rows)
+
+
+@verb(app)
+def settle(call: Call) -> None:
+    """Apply every transition that is due now."""
+    _run_pass(call, "settle")
+
+
+@verb(app)
+def check(call: Call, path: options.Paths = None) -> None:
+    """Compare anchored files with what they were. Notes about changed ones turn stale."""
+    _run_pass(call, "check", paths=path)
+
+
+@verb(app)
+def verify(call: Call) -> None:
+    """Prove that the notes are what the log says. Exit 1 if they are not."""
+    _run_pass(call, "verify")
+
+
+@verb(app)
+def rebuild(call: Call) -> None:
+    """Make all that is derived anew, from log and words."""
+    _run_pass(call, "rebuild")
+
+
+@verb(app)
+def scrub(call: Call) -> None:
+    """Have erased words leave the store's files now."""
+    _run_pass(call, "scrub")
+
+
+def _run_pass(call: Call, name: str, **options: Any) -> None:
+    answer = call.ask(name, **options)
+    call.show(answer, lambda: _show_figures(name, answer))
+    if answer.get("problems"):
+        raise typer.Exit(1)
+
+
+def _show_figures(name: str, answer: Answer) -> None:
+    problems = answer.get("problems") or ()
+    say(f"{name}: {'nothing wrong' if not problems else f'{len(problems)} problems'}")
+    fields((f"  {figure.replace('_', ' ')}", value) for figure, value in answer["figures"].items())
+    for problem in problems:
+        say(f"problem: {safe(problem)}")

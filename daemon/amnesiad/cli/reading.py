@@ -1,0 +1,199 @@
+"""Reading notes: recall, inject, preview, fire, list, inspect, history."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from amnesiad.cli import options
+from amnesiad.cli.call import Answer, Call, verb
+from amnesiad.cli.screen import console_note, note_fields, notes_table, say, table, when
+
+app = typer.Typer()
+
+Query = Annotated[str | None, typer.Option("--query", "-q", help="What the step is about.")]
+Event = Annotated[str | None, typer.Option("--event", help="The lifecycle event the step belongs to.")]
+
+
+@verb(app)
+def recall(
+    call: Call,
+    query: Annotated[list[str] | None, typer.Argument(metavar="[QUERY]...", help="Words to look for.")] = None,
+    kind: options.Kinds = None,
+    tag: options.Tags = None,
+    path: options.Paths = None,
+    owner: options.Owner = None,
+    state: options.States = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Written at or after.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Written before.")] = None,
+    limit: options.Limit = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show why each note stands where it does.")] = False,
+    as_text: Annotated[bool, typer.Option("--text", help="Print the text an agent would be given.")] = False,
+) -> None:
+    """Find living notes, the most relevant first. A perishable that is found is renewed."""
+    answer = call.ask(
+        "recall",
+        query=" ".join(query) if query else None,
+        kinds=kind,
+        tags=tag,
+        paths=path,
+        owner=owner,
+        states=state,
+        since=since,
+        until=until,
+        limit=limit,
+        explain=explain or None,
+        format="text" if as_text else None,
+    )
+    call.show(answer, lambda: _print_text(answer) if as_text else _show_recalled(answer, explain=explain))
+
+
+def _show_recalled(answer: Answer, *, explain: bool) -> None:
+    if answer["notes"]:
+        notes_table(answer["notes"], explain=explain)
+    else:
+        console_note("nothing living matches")
+    for deterrent in answer.get("deterrents") or ():
+        say(deterrent["text"])
+    _warn_if_degraded(answer)
+
+
+@verb(app)
+def inject(
+    call: Call,
+    budget: options.Budget = None,
+    query: Query = None,
+    path: options.Paths = None,
+    event: Event = None,
+) -> None:
+    """Print what enters an agent's context now. A perishable that the step matched is renewed."""
+    _print_injection(call, "inject", budget, query, path, event)
+
+
+@verb(app)
+def preview(
+    call: Call,
+    budget: options.Budget = None,
+    query: Query = None,
+    path: options.Paths = None,
+    event: Event = None,
+) -> None:
+    """Print what inject would. Nothing is renewed and nothing counts as shown."""
+    _print_injection(call, "preview", budget, query, path, event)
+
+
+def _print_injection(
+    call: Call, name: str, budget: int | None, query: str | None, paths: list[str] | None, event: str | None
+) -> None:
+    answer = call.ask(name, budget_tokens=budget, query=query, paths=paths, event=event)
+    call.show(answer, lambda: _print_text(answer))
+
+
+@verb(app)
+def fire(
+    call: Call,
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="What is happening, such as pre-step.")],
+    path: options.Paths = None,
+    command: Annotated[str | None, typer.Option("--command", help="The command about to run.")] = None,
+    prompt: Annotated[str | None, typer.Option("--prompt", help="What the user asked for.")] = None,
+    turn: Annotated[str | None, typer.Option("--turn", help="The turn's id: each note comes once in a turn.")] = None,
+) -> None:
+    """Print the notes whose triggers this step sets off. Each comes once."""
+    answer = call.ask("fire", event=event, paths=path, command=command, prompt=prompt, turn=turn)
+    call.show(answer, lambda: _print_text(answer))
+
+
+def _print_text(answer: Answer) -> None:
+    text = answer.get("text") or ""
+    if text:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    else:
+        console_note("nothing to show")
+    _warn_if_degraded(answer)
+
+
+@verb(app, "list")
+def list_notes(
+    call: Call,
+    kind: options.Kinds = None,
+    tag: options.Tags = None,
+    scope: options.Scope = None,
+    owner: options.Owner = None,
+    state: options.States = None,
+    limit: options.Limit = None,
+    cursor: options.Cursor = None,
+) -> None:
+    """List notes in any state, ended ones too."""
+    answer = call.ask(
+        "list",
+        kinds=kind,
+        tags=tag,
+        scope=scope,
+        owner=owner,
+        states=state,
+        limit=limit,
+        cursor=cursor,
+        with_content=True,
+    )
+    call.show(answer, lambda: _show_list(answer))
+
+
+def _show_list(answer: Answer) -> None:
+    if answer["notes"]:
+        notes_table(answer["notes"])
+    else:
+        console_note("no notes")
+    _offer_more(answer)
+    _warn_if_degraded(answer)
+
+
+@verb(app)
+def inspect(
+    call: Call,
+    note_id: options.NoteId,
+    at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="As it stood at this time.")] = None,
+    render: Annotated[bool, typer.Option("--render", help="Only the line an agent would be given.")] = False,
+) -> None:
+    """Show everything known about one note."""
+    answer = call.ask("inspect", id=note_id, at=at, render=render or None)
+    call.show(answer, lambda: _print_text(answer) if render else _show_note(answer))
+
+
+def _show_note(answer: Answer) -> None:
+    note_fields(answer["note"])
+    say(f"history       {answer['history_length']} events, see: amnesia history {answer['note']['id']}")
+
+
+@verb(app)
+def history(call: Call, note_id: options.NoteId, limit: options.Limit = None, cursor: options.Cursor = None) -> None:
+    """Show every event of a note, from its first to its last."""
+    answer = call.ask("history", id=note_id, limit=limit, cursor=cursor)
+    call.show(answer, lambda: _show_history(answer))
+
+
+def _show_history(answer: Answer) -> None:
+    rows = (
+        (
+            when(event["at"]),
+            event["type"],
+            event.get("from") or "-",
+            event["to"],
+            event["actor"] + (" for the user" if event.get("on_behalf") else ""),
+            ": ".join(part for part in (event.get("reason"), event.get("reason_text")) if part),
+        )
+        for event in answer["events"]
+    )
+    table(("AT", "EVENT", "FROM", "TO", "BY", "REASON"), rows)
+    _offer_more(answer)
+
+
+def _offer_more(answer: Answer) -> None:
+    if answer.get("cursor"):
+        console_note(f"more with --cursor {answer['cursor']}")
+
+
+def _warn_if_degraded(answer: Answer) -> None:
+    if answer.get("degraded"):
+        console_note("the store is away: this is what the daemon knew last")

@@ -1,0 +1,198 @@
+"""What people see: plain tables, one line per note, errors as two lines. Programs get JSON and never pass here.
+
+Text that came from a note, or from anybody's request, passes ``safe`` before it is printed, so that no note can clear
+the screen or forge a line. Rich is imported when something is drawn: a command that prints JSON never pays for it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from amnesiad.core.times import format_coarse, format_time
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+STATE_STYLES: Final = {
+    "active": "green",
+    "stale": "yellow",
+    "expired": "dim",
+    "superseded": "dim",
+    "revoked": "red",
+    "forgotten": "dim",
+}
+
+PIPE_WIDTH: Final = 10_000
+"""Columns where the output is no terminal: wide enough that a line of a table stays one line for grep."""
+
+SHORT_HASH: Final = 16
+"""How many characters of a content hash are shown; ``--json`` has them all."""
+
+
+def console(*, error: bool = False) -> Console:
+    """A console that prints text as it is: colour only on a terminal and without NO_COLOR, no markup, no emoji."""
+    from rich.console import Console
+
+    stream = sys.stderr if error else sys.stdout
+    return Console(
+        file=stream,
+        width=None if stream.isatty() else PIPE_WIDTH,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+
+
+def safe(value: object) -> str:
+    """Any text on one line, its control characters made visible; empty for ``None``."""
+    from amnesiad.core.render import one_line
+
+    return "" if value is None else one_line(str(value))
+
+
+def say(text: str) -> None:
+    """One line of our own words, or of text the daemon has already made safe."""
+    sys.stdout.write(text + "\n")
+
+
+def console_note(text: str) -> None:
+    """An aside for people that is no part of the answer: on standard error, so that pipes stay clean."""
+    sys.stderr.write(text + "\n")
+
+
+def styled(text: str, style: str | None) -> Text:
+    """A cell with a style."""
+    from rich.text import Text
+
+    return Text(text, style=style or "")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows under their headings; the last column wraps on a terminal, the others do not.
+
+    A cell is made safe unless it is a rich ``Text``, which is taken to be.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in columns[:-1]:
+        grid.add_column(column, no_wrap=True)
+    grid.add_column(columns[-1], overflow="fold")
+    for row in rows:
+        grid.add_row(*(cell if isinstance(cell, Text) else Text(safe(cell)) for cell in row))
+    screen = console()
+    with screen.capture() as drawn:
+        screen.print(grid)
+    for line in drawn.get().splitlines():
+        say(line.rstrip())
+
+
+def fields(pairs: Iterable[tuple[str, object]]) -> None:
+    """Print names and values, one a line; pairs without a value are left out."""
+    shown = [(name, safe(value)) for name, value in pairs if value is not None and value not in ("", [], ())]
+    width = max((len(name) for name, _ in shown), default=0)
+    for name, value in shown:
+        say(f"{name:<{width}}  {value}")
+
+
+def when(time_ms: int | None) -> str | None:
+    """An instant with its zone, to the second: people read it, ``--json`` has the milliseconds."""
+    return None if time_ms is None else format_time(time_ms // 1000 * 1000)
+
+
+def remaining(time_ms: int | None, now_ms: int | None = None) -> str:
+    """Coarse time until an instant, as this machine's clock tells it; empty for ``None``, ``due`` once it has come."""
+    if time_ms is None:
+        return ""
+    left_ms = time_ms - (int(time.time() * 1000) if now_ms is None else now_ms)
+    return format_coarse(left_ms) if left_ms > 0 else "due"
+
+
+def lifetime(expires_at: int | None) -> str:
+    """When a note ends by itself, in words."""
+    if expires_at is None:
+        return "does not expire"
+    return f"expires {when(expires_at)} (in {remaining(expires_at)})"
+
+
+def notes_table(notes: Sequence[Mapping[str, Any]], *, explain: bool = False) -> None:
+    """One row per note: id, kind, state, life left, strength, who said so, and the words if the view has them."""
+    columns = ["ID", "KIND", "STATE", "LEFT", "STRENGTH", "BY", *(["SCORE"] if explain else []), "NOTE"]
+    table(columns, (_note_row(note, explain) for note in notes))
+
+
+def _note_row(note: Mapping[str, Any], explain: bool) -> list[object]:
+    state = str(note["state"])
+    causes = ",".join(note.get("causes") or ())
+    life = "pinned" if note.get("pinned") else remaining(note.get("expires_at")) or "-"
+    row: list[object] = [
+        note["id"],
+        note["kind"],
+        styled(f"{state} ({safe(causes)})" if causes else state, STATE_STYLES.get(state)),
+        life if state in ("active", "stale") else "-",
+        f"{note['strength']:.2f}" if isinstance(note.get("strength"), int | float) else "-",
+        note["provenance"],
+    ]
+    if explain:
+        relevance = note.get("relevance")
+        row.append("-" if relevance is None else f"{relevance:.3f} band {note.get('band')}")
+    return [*row, _note_words(note)]
+
+
+def _note_words(note: Mapping[str, Any]) -> str:
+    content = note.get("content")
+    tags = " ".join(f"#{tag}" for tag in note.get("tags") or ())
+    key = f"[{note['key']}]" if note.get("key") else ""
+    return " ".join(part for part in (key, content or "", tags) if part)
+
+
+def note_fields(note: Mapping[str, Any]) -> None:
+    """Everything known about one note, one field a line."""
+    state = str(note["state"])
+    pending = note.get("next_transition") or {}
+    fields(
+        (
+            ("id", note["id"]),
+            ("content", note.get("content")),
+            ("kind", f"{note['kind']} ({note['regime']})" if note.get("regime") else note["kind"]),
+            ("state", f"{state} since {when(note.get('state_at'))}" if note.get("state_at") else state),
+            ("causes", ", ".join(note.get("causes") or ())),
+            ("reason", note.get("state_reason")),
+            ("life", None if state not in ("active", "stale") else _life(note)),
+            ("next", f"{pending['to']} at {when(pending['at'])}" if pending else None),
+            ("strength", f"{note['strength']:.2f} ({note.get('curve')})" if note.get("strength") is not None else None),
+            ("scope", f"{note['scope']} of {note['owner']}" if note.get("owner") else note.get("scope")),
+            ("provenance", note.get("provenance")),
+            ("author", note.get("author")),
+            ("key", note.get("key")),
+            ("tags", ", ".join(note.get("tags") or ())),
+            ("anchors", ", ".join(anchor["path"] for anchor in note.get("anchors") or ())),
+            ("triggers", "; ".join(_trigger(trigger) for trigger in note.get("triggers") or ())),
+            ("created", when(note.get("created_at"))),
+            ("used", f"{note['access_count']} times" if note.get("access_count") else None),
+            ("last used", when(note.get("last_access_at"))),
+            ("supersedes", _ids(note.get("supersedes"))),
+            ("superseded by", note.get("superseded_by")),
+            ("restored from", note.get("restored_from")),
+            ("source", note.get("source_ref")),
+        )
+    )
+
+
+def _life(note: Mapping[str, Any]) -> str:
+    return "pinned: its clock stands" if note.get("pinned") else lifetime(note.get("expires_at"))
+
+
+def _ids(value: object) -> str | None:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else (str(value) if value else None)
+
+
+def _trigger(trigger: Mapping[str, Any]) -> str:
+    return " ".join(
+        f"{name}={','.join(value) if isinstance(value, list) else value}" for name, value in trigger.items()
+    )
