@@ -230,16 +230,25 @@ class Log:
         return keys, [_encode_unit(unit, number) for unit in units]
 
     async def witness(
-        self, now: int, shown: Iterable[tuple[str, int]], *, entry: bytes = b"", owner: str = "", used: int = 0
+        self,
+        now: int,
+        shown: Iterable[tuple[str, int]],
+        *,
+        entry: bytes = b"",
+        owner: str = "",
+        used: int = 0,
+        seen: str = "",
     ) -> tuple[str, list[str]]:
         """Check that notes still stand at the versions shown and, if so, log that they were.
+
+        With ``seen``, the answer's position, nothing is logged either where the log has grown past it.
 
         Returns the log's last id and the ids that moved. ``entry`` is the ledger entry (no words), ``owner`` the owner
         whose sign of life this is, ``used`` how many of the first notes shown count as used. Raises ``NotFound`` when
         the workspace was dropped.
         """
         k = self.keys
-        args: list[Any] = [now, entry, owner, used]
+        args: list[Any] = [now, entry, owner, used, seen]
         for note, version in shown:
             args += (note, version)
         rows = await self._run(self._witness, [k.log, k.heads, k.access, k.use, k.leases, k.cells], args)
