@@ -1,0 +1,126 @@
+r"""Text to terms, the same way for notes and for queries, so that whatever is written can be found.
+
+A term is a case-folded (NFKC) word. Identifiers, paths and versions (``get_user``, ``getUser``, ``src/app.py``,
+``--allow-dangerous``, ``v1.2.3``) give the whole and its parts; a path also its components. Chinese, Japanese, Korean
+and Thai are written without spaces: a run of them gives every pair of neighbours, and each character, so that a query
+of one character finds it too. Emoji are terms. All patterns run in linear time: the text may be hostile.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Final
+
+_RUN: Final = (
+    "\u0e00-\u0eff\u1100-\u11ff\u3005-\u3007\u3041-\u3096\u3099-\u30fa\u30fc-\u318f\u31a0-\u31bf\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff"
+)
+_EMOJI: Final = "\u2600-\u27bf\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff"
+# Marks belong to the letter before them; Python's \w leaves them out, which would cut Hindi words to pieces.
+_LETTER: Final = rf"(?:[^\W_{_RUN}]|[\u0300-\u036f\u0900-\u0963\u0970-\u0dff])"
+_JOINER: Final = r"[_./:@#+~\\-]"
+_PATH_SEPARATOR: Final = re.compile(r"[/\\]+")
+
+# The look-behind keeps a long word from being tried again from each of its characters.
+_ASCII_PARTS: Final = re.compile(r"[a-z0-9]+")
+_ASCII_JOINED: Final = re.compile(rf"(?<![a-z0-9])[a-z0-9]++(?:{_JOINER}++[a-z0-9]++)+")
+_ASCII_WHOLES: Final = re.compile(rf"[a-z0-9]++(?:{_JOINER}++[a-z0-9]++)*")
+_PARTS: Final = re.compile(rf"{_LETTER}+")
+_JOINED: Final = re.compile(rf"(?<!{_LETTER}){_LETTER}++(?:{_JOINER}++{_LETTER}++)+")
+_WHOLES: Final = re.compile(rf"{_LETTER}++(?:{_JOINER}++{_LETTER}++)*")
+_RUNS: Final = re.compile(rf"[{_RUN}]+")
+_SIGNS: Final = re.compile(rf"[{_EMOJI}]")
+
+_HUMP: Final = re.compile(r"[a-z0-9][A-Z]|[A-Z][A-Z][a-z]")
+_HUMPED_WORD: Final = re.compile(r"[A-Za-z0-9]+")
+_HUMPS: Final = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+|[0-9]+")
+
+
+def _normal(text: str) -> tuple[str, str]:
+    """The text in NFKC, as written and case-folded."""
+    if text.isascii():
+        return text, text.lower()
+    written = unicodedata.normalize("NFKC", text)
+    return written, unicodedata.normalize("NFKC", written.casefold())
+
+
+def terms(text: str) -> list[str]:
+    """Every term of a text to be indexed, with repeats; the order means nothing."""
+    written, folded = _normal(text)
+    if folded.isascii():
+        found = _ASCII_PARTS.findall(folded)
+        joined = _ASCII_JOINED.findall(folded)
+    else:
+        found = _PARTS.findall(folded)
+        joined = _JOINED.findall(folded)
+        for run in _RUNS.findall(folded):
+            found += run
+            found += _pairs(run)
+        found += _SIGNS.findall(folded)
+    for whole in joined:
+        found.append(whole)
+        found += (part for part in _components(whole) if not part.isalnum())
+    if _HUMP.search(written):
+        found += _humps(written)
+    return found
+
+
+def query_terms(text: str) -> list[str]:
+    """The terms to look up for a query, each once, in order of appearance by kind.
+
+    As ``terms``, but a run of an unspaced script is looked up by its pairs, and by its character only if it is one.
+    """
+    written, folded = _normal(text)
+    found: list[str] = _PARTS.findall(folded)
+    for whole in _JOINED.findall(folded):
+        found.append(whole)
+        found += _components(whole)
+    if _HUMP.search(written):
+        found += _humps(written)
+    found += _unspaced(folded)
+    return list(dict.fromkeys(found))
+
+
+def required_terms(text: str) -> list[str]:
+    """The terms a note must all hold to contain *every word* of the query: wholes, not their parts.
+
+    A path is required component by component, so that ``app/main.py`` finds ``src/app/main.py``.
+    """
+    _, folded = _normal(text)
+    found: list[str] = []
+    for whole in _WHOLES.findall(folded):
+        found += _components(whole) if _PATH_SEPARATOR.search(whole) else [whole]
+    found += _unspaced(folded)
+    return list(dict.fromkeys(found))
+
+
+def _unspaced(folded: str) -> Iterator[str]:
+    if folded.isascii():
+        return
+    for run in _RUNS.findall(folded):
+        yield from _pairs(run) if len(run) > 1 else run
+    yield from _SIGNS.findall(folded)
+
+
+def _pairs(run: str) -> Iterable[str]:
+    return map("".join, pairwise(run))
+
+
+def _components(whole: str) -> list[str]:
+    """The components of a path (``src/app.py`` → ``src``, ``app.py``); nothing for other compounds."""
+    if not _PATH_SEPARATOR.search(whole):
+        return []
+    return [part for component in _PATH_SEPARATOR.split(whole) if (part := component.strip("_.:@#+~-"))]
+
+
+def _humps(written: str) -> Iterator[str]:
+    """The parts of camelCase words; the words themselves are terms already."""
+    for word in _HUMPED_WORD.findall(written):
+        if not word[1:].islower() and not word.isupper():
+            parts = _HUMPS.findall(word)
+            if len(parts) > 1:
+                for part in parts:
+                    yield part.lower()
