@@ -82,10 +82,6 @@ class Keys:
         """pattern · verify and rebuild scan · every ``members`` key; what it leaves of one is the owner"""
         return f"{self.prefix}members:*"
 
-    def draft(self, key: str) -> str:
-        """any · rebuild writes and renames to ``key`` · until the swap; a crash leaves it for the next rebuild"""
-        return f"{self.prefix}draft:{key.removeprefix(self.prefix)}"
-
     def members(self, owner: str) -> str:
         """set · commit writes, unplug reads · ids of the owner's notes that are not forgotten"""
         return f"{self.prefix}members:{owner}"
