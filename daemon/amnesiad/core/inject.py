@@ -9,6 +9,7 @@ by whatever else is strong. Nothing here knows how tokens are counted or where n
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop
 from typing import Final
 
 import msgspec
@@ -78,18 +79,24 @@ def select(
     chosen: list[Note] = []
     omitted: list[str] = []
 
-    def fill(tier: Iterable[Note]) -> None:
+    def take(note: Note) -> None:
         nonlocal left
-        for note in tier:
-            price = cost(note.id)
-            if price <= left:
-                left -= price
-                chosen.append(note)
-            else:
-                omitted.append(note.id)
+        price = cost(note.id)
+        if price <= left:
+            left -= price
+            chosen.append(note)
+        else:
+            omitted.append(note.id)
 
-    first, rest = _tiers(eligible, step.matched, last_access, policy, now)
-    fill(first)
+    def strongest_first(group: Iterable[Note]) -> Iterator[Note]:
+        heap = [(-clocks.strength(note, policy, now), -last_access(note.id), note.id) for note in group]
+        heapify(heap)
+        while heap:
+            yield eligible[heappop(heap)[2]]
+
+    first = _asked_first(eligible, step.matched, strongest_first)
+    for note in first.values():
+        take(note)
     warnings: list[tuple[str, str]] = []
     for note in step.deterrents:
         if len(warnings) == policy.max_deterrents:
@@ -99,7 +106,12 @@ def select(
         if price <= left:
             left -= price
             warnings.append((note.id, line))
-    fill(rest)
+    rest = [note for id_, note in eligible.items() if id_ not in first]
+    cheapest = min((cost(note.id) for note in rest), default=0)
+    for note in strongest_first(rest):
+        if left < cheapest and len(omitted) >= MAX_OMITTED_IDS:
+            break  # nothing that follows can fit, and no more of it is named
+        take(note)
 
     lines = [render.memory_line(note, words[note.id], policy, now) for note in chosen]
     lines += [line for _, line in warnings]
@@ -125,27 +137,17 @@ def _eligible(note: Note, on_path: Collection[str]) -> bool:
     return note.state == "stale" and note.causes == _ANCHOR_ONLY and note.id in on_path
 
 
-def _tiers(
-    eligible: Mapping[str, Note], matched: Sequence[str], last_access: Callable[[str], int], policy: Policy, now: int
-) -> tuple[list[Note], Iterator[Note]]:
-    """Pinned, directives and matched notes in order; and the rest, sorted only once it is asked for."""
-
-    def strongest_first(group: Iterable[Note]) -> list[Note]:
-        keyed = [(-clocks.strength(note, policy, now), -last_access(note.id), note.id) for note in group]
-        keyed.sort()
-        return [eligible[id_] for _, _, id_ in keyed]
-
+def _asked_first(
+    eligible: Mapping[str, Note], matched: Sequence[str], strongest_first: Callable[[Iterable[Note]], Iterable[Note]]
+) -> dict[str, Note]:
+    """Pinned notes, directives and those that the step matched, by id, in that order and each once."""
     pinned = [note for note in eligible.values() if note.pinned]
     directives = [note for note in eligible.values() if note.kind == "directive" and not note.pinned]
-    first = {note.id: note for note in (*strongest_first(pinned), *strongest_first(directives))}
+    first = {note.id: note for group in (pinned, directives) for note in strongest_first(group)}
     for id_ in matched:
         if id_ in eligible:
             first.setdefault(id_, eligible[id_])
-
-    def rest() -> Iterator[Note]:
-        yield from strongest_first(note for id_, note in eligible.items() if id_ not in first)
-
-    return list(first.values()), rest()
+    return first
 
 
 def _frame_cost(counter: Counter, budget_tokens: int) -> int:
