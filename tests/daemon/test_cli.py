@@ -263,9 +263,9 @@ class TestSending:
         assert canned.body == {"id": "abcd", "tags": [], "anchors": ["a.py"]}
 
     def test_policy_set_and_reset(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
-        """Settings are sent as they were typed and shown in people's units."""
+        """Settings are sent as they were typed and shown as the daemon writes them for people."""
         canned.answers["policy"] = {
-            "values": {"default_ttl": {"value": 604_800_000, "origin": "workspace"}},
+            "values": {"default_ttl": {"value": "7d", "origin": "workspace"}},
             "seq": "1-0",
         }
         assert main(["policy", "set", "default_ttl=7d", "record_ttl=off"]) == 0
@@ -498,10 +498,12 @@ class TestProcess:
     def test_colour_only_where_it_is_wanted(self, canned: Canned) -> None:
         """Colour comes on a terminal and goes with NO_COLOR."""
         canned.answers["list"] = {"notes": [NOTE], "seq": "1-0"}
-        assert "\x1b[" in on_terminal(["list"])[0]
-        assert "\x1b[" not in on_terminal(["list"], environ={"NO_COLOR": "1"})[0].replace("\x1b[1m", "").replace(
-            "\x1b[0m", ""
-        )
+        green = "\x1b[32m"
+        assert green in on_terminal(["list"])[0]
+        assert green not in on_terminal(["list"], environ={"NO_COLOR": "1"})[0]
+        with amnesia("list", stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert b"\x1b" not in process.stdout.read()
 
     def test_json_on_a_terminal_is_escaped(self, canned: Canned) -> None:
         """Even unchanged, an answer cannot move a person's cursor."""

@@ -142,13 +142,13 @@ def _report(error: AmnesiaError, as_json: bool) -> None:
         given = {name: value for name, value in extras.items() if value}
         print_json({"error": {"code": error.code, "message": error.message, "hint": hint, **given}})
         return
-    from amnesiad.cli.screen import safe
+    from amnesiad.cli.screen import sentence
 
-    lines = [f"error: {safe(error.message)}"]
+    lines = [f"error: {sentence(error.message)}"]
     if error.choices:
-        lines.append(f"  one of: {safe(', '.join(error.choices))}")
+        lines.append(f"  one of: {sentence(', '.join(error.choices))}")
     if hint:
-        lines.append(f"  hint: {safe(hint)}")
+        lines.append(f"  hint: {sentence(hint)}")
     sys.stderr.write("\n".join(lines) + "\n")
 
 

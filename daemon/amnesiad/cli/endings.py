@@ -8,7 +8,7 @@ import typer
 
 from amnesiad.cli import options
 from amnesiad.cli.call import Answer, Call, on_terminal, verb
-from amnesiad.cli.screen import say, table
+from amnesiad.cli.screen import say, sentence, table
 from amnesiad.errors import Invalid
 
 app = typer.Typer()
@@ -65,7 +65,7 @@ def forget(
 
 
 def _show_doomed(preview: Answer) -> None:
-    say(preview["summary"])
+    say(sentence(preview["summary"]))
     shown = preview.get("would") or []
     if shown:
         table(("ID", "KIND", "STATE", "NOTE"), ((n["id"], n["kind"], n["state"], n["content"]) for n in shown))
@@ -76,7 +76,8 @@ def _show_doomed(preview: Answer) -> None:
 def _show_forgotten(answer: Answer) -> None:
     listed = answer["ids"][:IDS_SHOWN]
     more = len(answer["ids"]) - len(listed)
-    say(answer["summary"] + (f" ({', '.join(listed)}{f' and {more} more' if more else ''})" if listed else ""))
+    names = ", ".join(listed) + (f" and {more} more" if more else "")
+    say(sentence(answer["summary"]) + (f" ({names})" if names else ""))
 
 
 @verb(app)

@@ -8,7 +8,7 @@ import typer
 
 from amnesiad.cli import options
 from amnesiad.cli.call import Answer, Call, text_or_stdin, verb
-from amnesiad.cli.screen import lifetime, safe, say
+from amnesiad.cli.screen import lifetime, say, sentence
 
 app = typer.Typer()
 
@@ -67,9 +67,9 @@ def _show_remembered(answer: Answer, *, pinned: bool) -> None:
 
 def _show_warnings(answer: Answer) -> None:
     for warning in answer.get("warnings") or ():
-        say(f"warning, {warning['kind']} before: {safe(warning['text'])}")
+        say(f"warning, {warning['kind']} before: {sentence(warning['text'])}")
     for notice in answer.get("notices") or ():
-        say(f"notice: {safe(notice)}")
+        say(f"notice: {sentence(notice)}")
 
 
 @verb(app)

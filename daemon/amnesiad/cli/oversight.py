@@ -9,7 +9,7 @@ import typer
 
 from amnesiad.cli import options
 from amnesiad.cli.call import Answer, Call, verb
-from amnesiad.cli.screen import SHORT_HASH, console_note, fields, remaining, safe, say, table, when
+from amnesiad.cli.screen import SHORT_HASH, console_note, fields, remaining, safe, say, sentence, table, when
 from amnesiad.core.times import format_duration
 from amnesiad.errors import Invalid
 
@@ -31,14 +31,14 @@ def _show_status(call: Call, answer: Answer) -> None:
     injection = answer.get("injection")
     fields(
         (
-            ("workspace", call.workspace),
+            ("workspace", safe(call.workspace)),
             ("notes", "  ".join(f"{counts[state]} {state}" for state in STATE_ORDER if state in counts)),
             ("tokens", answer.get("tokens")),
             ("next expiry", f"{when(next_at)} (in {remaining(next_at)})" if next_at is not None else None),
             ("injected", _injection(injection) if injection else None),
-            ("refused", "  ".join(f"{rule} {number}" for rule, number in (answer.get("refusals") or {}).items())),
-            ("worker", worker_words(answer.get("worker") or {})),
-            ("store", store_words(answer.get("store") or {})),
+            ("refused", "  ".join(f"{safe(rule)} {number}" for rule, number in (answer.get("refusals") or {}).items())),
+            ("worker", _worker(answer.get("worker") or {})),
+            ("store", _store(answer.get("store") or {})),
         )
     )
     for row in answer.get("recent") or ():
@@ -51,17 +51,16 @@ def _injection(injection: Mapping[str, Any]) -> str:
     return f"{injection['count']} notes, {injection['tokens']} tokens at {when(injection['at'])}"
 
 
-def worker_words(worker: Mapping[str, Any]) -> str:
-    """The worker's state in words."""
+def _worker(worker: Mapping[str, Any]) -> str:
     if not worker.get("alive"):
         return "not running: nothing is unplugged or scrubbed until one is"
     lag_ms = worker.get("lag_ms")
     return "alive" if lag_ms is None else f"alive, {format_duration(int(lag_ms))} behind"
 
 
-def store_words(store: Mapping[str, Any]) -> str:
-    """What the daemon says of its store, scalar by scalar, so that a field added later shows without a change here."""
-    return "  ".join(f"{name} {value}" for name, value in store.items() if not isinstance(value, dict | list))
+def _store(store: Mapping[str, Any]) -> str:
+    # Scalar by scalar, so that a field added later shows without a change here.
+    return "  ".join(f"{safe(name)} {safe(value)}" for name, value in store.items())
 
 
 @verb(app)
@@ -136,10 +135,9 @@ def _assignments(parts: list[str]) -> dict[str, str]:
 
 
 def _show_policy(answer: Answer, wanted: set[str]) -> None:
-    from amnesiad.core.policy import LIVE_RULES
-
     rows = [
-        (name, str(LIVE_RULES[name].show(row["value"])) if name in LIVE_RULES else str(row["value"]), row["origin"])
+        # The daemon sends values as people write them (30d, none); JSON's booleans are the exception.
+        (name, str(row["value"]).lower() if isinstance(row["value"], bool) else row["value"], row["origin"])
         for name, row in answer["values"].items()
         if not wanted or name in wanted
     ]
@@ -185,7 +183,7 @@ def _run_pass(call: Call, name: str, **options: Any) -> None:
 
 def _show_figures(name: str, answer: Answer) -> None:
     problems = answer.get("problems") or ()
-    say(f"{name}: {'nothing wrong' if not problems else f'{len(problems)} problems'}")
+    say(f"{name}: {f'{len(problems)} wrong' if problems else 'nothing wrong'}")
     fields((f"  {figure.replace('_', ' ')}", value) for figure, value in answer["figures"].items())
     for problem in problems:
-        say(f"problem: {safe(problem)}")
+        say(f"problem: {sentence(problem)}")

@@ -9,7 +9,7 @@ import typer
 
 from amnesiad.cli import options
 from amnesiad.cli.call import Answer, Call, verb
-from amnesiad.cli.screen import console_note, note_fields, notes_table, say, table, when
+from amnesiad.cli.screen import console_note, note_fields, notes_table, say, sentence, table, when
 
 app = typer.Typer()
 
@@ -56,7 +56,7 @@ def _show_recalled(answer: Answer, *, explain: bool) -> None:
     else:
         console_note("nothing living matches")
     for deterrent in answer.get("deterrents") or ():
-        say(deterrent["text"])
+        say(sentence(deterrent["text"]))
     _warn_if_degraded(answer)
 
 

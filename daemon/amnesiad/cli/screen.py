@@ -6,6 +6,7 @@ the screen or forge a line. Rich is imported when something is drawn: a command 
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +30,9 @@ STATE_STYLES: Final = {
 PIPE_WIDTH: Final = 10_000
 """Columns where the output is no terminal: wide enough that a line of a table stays one line for grep."""
 
+# Ids, codes, numbers, times and plain paths hold nothing to be made safe; knowing so spares an import.
+_CODE: Final = re.compile(r"[\w.:/@+-]*", re.ASCII)
+
 SHORT_HASH: Final = 16
 """How many characters of a content hash are shown; ``--json`` has them all."""
 
@@ -49,9 +53,20 @@ def console(*, error: bool = False) -> Console:
 
 def safe(value: object) -> str:
     """Any text on one line, its control characters made visible; empty for ``None``."""
+    text = "" if value is None else str(value)
+    if _CODE.fullmatch(text):
+        return text
     from amnesiad.core.render import one_line
 
-    return "" if value is None else one_line(str(value))
+    return one_line(text)
+
+
+def sentence(text: str) -> str:
+    """A text that the daemon or we have made, in which a note's words, if any, are safe already.
+
+    It is left as it is, marks like ``[REVOKED]`` included, unless something in it would not print.
+    """
+    return text if text.isprintable() else safe(text)
 
 
 def say(text: str) -> None:
@@ -93,8 +108,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> None:
-    """Print names and values, one a line; pairs without a value are left out."""
-    shown = [(name, safe(value)) for name, value in pairs if value is not None and value not in ("", [], ())]
+    """Print names and values, one a line; pairs without a value are left out. The values are safe already."""
+    shown = [(name, value) for name, value in pairs if value is not None and value != ""]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         say(f"{name:<{width}}  {value}")
@@ -122,74 +137,70 @@ def lifetime(expires_at: int | None) -> str:
 
 def notes_table(notes: Sequence[Mapping[str, Any]], *, explain: bool = False) -> None:
     """One row per note: id, kind, state, life left, strength, who said so, and the words if the view has them."""
-    columns = ["ID", "KIND", "STATE", "LEFT", "STRENGTH", "BY", *(["SCORE"] if explain else []), "NOTE"]
+    columns = ["ID", "KIND", "STATE", "LEFT", "STRENGTH", "BY", *(["SCORE/BAND"] if explain else []), "NOTE"]
     table(columns, (_note_row(note, explain) for note in notes))
 
 
 def _note_row(note: Mapping[str, Any], explain: bool) -> list[object]:
     state = str(note["state"])
     causes = ",".join(note.get("causes") or ())
-    life = "pinned" if note.get("pinned") else remaining(note.get("expires_at")) or "-"
+    life = "pinned" if note["pinned"] else remaining(note["expires_at"]) or "-"
     row: list[object] = [
         note["id"],
         note["kind"],
-        styled(f"{state} ({safe(causes)})" if causes else state, STATE_STYLES.get(state)),
+        styled(f"{state} ({causes})" if causes else state, STATE_STYLES.get(state)),
         life if state in ("active", "stale") else "-",
-        f"{note['strength']:.2f}" if isinstance(note.get("strength"), int | float) else "-",
+        f"{note['strength']:.2f}",
         note["provenance"],
     ]
     if explain:
         relevance = note.get("relevance")
-        row.append("-" if relevance is None else f"{relevance:.3f} band {note.get('band')}")
+        row.append("-" if relevance is None else f"{relevance:.3f}/{note.get('band')}")
     return [*row, _note_words(note)]
 
 
 def _note_words(note: Mapping[str, Any]) -> str:
     content = note.get("content")
-    tags = " ".join(f"#{tag}" for tag in note.get("tags") or ())
+    tags = " ".join(f"#{tag}" for tag in note["tags"])
     key = f"[{note['key']}]" if note.get("key") else ""
     return " ".join(part for part in (key, content or "", tags) if part)
 
 
 def note_fields(note: Mapping[str, Any]) -> None:
     """Everything known about one note, one field a line."""
-    state = str(note["state"])
-    pending = note.get("next_transition") or {}
-    fields(
-        (
-            ("id", note["id"]),
-            ("content", note.get("content")),
-            ("kind", f"{note['kind']} ({note['regime']})" if note.get("regime") else note["kind"]),
-            ("state", f"{state} since {when(note.get('state_at'))}" if note.get("state_at") else state),
-            ("causes", ", ".join(note.get("causes") or ())),
-            ("reason", note.get("state_reason")),
-            ("life", None if state not in ("active", "stale") else _life(note)),
-            ("next", f"{pending['to']} at {when(pending['at'])}" if pending else None),
-            ("strength", f"{note['strength']:.2f} ({note.get('curve')})" if note.get("strength") is not None else None),
-            ("scope", f"{note['scope']} of {note['owner']}" if note.get("owner") else note.get("scope")),
-            ("provenance", note.get("provenance")),
-            ("author", note.get("author")),
-            ("key", note.get("key")),
-            ("tags", ", ".join(note.get("tags") or ())),
-            ("anchors", ", ".join(anchor["path"] for anchor in note.get("anchors") or ())),
-            ("triggers", "; ".join(_trigger(trigger) for trigger in note.get("triggers") or ())),
-            ("created", when(note.get("created_at"))),
-            ("used", f"{note['access_count']} times" if note.get("access_count") else None),
-            ("last used", when(note.get("last_access_at"))),
-            ("supersedes", _ids(note.get("supersedes"))),
-            ("superseded by", note.get("superseded_by")),
-            ("restored from", note.get("restored_from")),
-            ("source", note.get("source_ref")),
-        )
+    pending = note.get("next_transition")
+    facts = (
+        ("id", note["id"]),
+        ("content", note.get("content")),
+        ("kind", f"{note['kind']} ({note['regime']})"),
+        ("state", f"{note['state']} since {when(note['state_at'])}"),
+        ("causes", ", ".join(note.get("causes") or ())),
+        ("reason", note.get("state_reason")),
+        ("life", _life(note)),
+        ("next", f"{pending['to']} at {when(pending['at'])}" if pending else None),
+        ("strength", f"{note['strength']:.2f} ({note['curve']})"),
+        ("scope", f"{note['scope']} of {note['owner']}" if note.get("owner") else note["scope"]),
+        ("provenance", note["provenance"]),
+        ("author", note.get("author")),
+        ("key", note.get("key")),
+        ("tags", ", ".join(note["tags"])),
+        ("anchors", ", ".join(anchor["path"] for anchor in note["anchors"])),
+        ("triggers", "; ".join(_trigger(trigger) for trigger in note["triggers"])),
+        ("created", when(note["created_at"])),
+        ("used", f"{note['access_count']} times" if note["access_count"] else None),
+        ("last used", when(note.get("last_access_at"))),
+        ("supersedes", ", ".join(note.get("supersedes") or ())),
+        ("superseded by", note.get("superseded_by")),
+        ("restored from", note.get("restored_from")),
+        ("source", note.get("source_ref")),
     )
+    fields((name, safe(value)) for name, value in facts)
 
 
-def _life(note: Mapping[str, Any]) -> str:
-    return "pinned: its clock stands" if note.get("pinned") else lifetime(note.get("expires_at"))
-
-
-def _ids(value: object) -> str | None:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else (str(value) if value else None)
+def _life(note: Mapping[str, Any]) -> str | None:
+    if note["state"] not in ("active", "stale"):
+        return None
+    return "pinned: its clock stands" if note["pinned"] else lifetime(note["expires_at"])
 
 
 def _trigger(trigger: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, BinaryIO, Final
 import typer
 
 from amnesiad.cli.call import Answer, Call, print_json, verb
-from amnesiad.cli.screen import safe, say
+from amnesiad.cli.screen import safe, say, sentence
 from amnesiad.errors import Invalid
 from amnesiad.limits import MAX_REQUEST_BYTES
 
@@ -76,8 +76,8 @@ def batch(call: Call) -> None:
 def _show_batch(answer: Answer, group: list[dict[str, Any]], first: int) -> None:
     for number, (request, item) in enumerate(zip(group, answer["answers"], strict=True), first):
         error = item.get("error")
-        result = f"{error['code']}: {error['message']}" if error else item.get("id", "done")
-        say(f"{number} {safe(request.get('verb'))} {safe(result)}")
+        result = f"{error['code']}: {sentence(error['message'])}" if error else safe(item.get("id", "done"))
+        say(f"{number} {safe(request.get('verb'))} {result}")
 
 
 @verb(app)
@@ -129,4 +129,4 @@ def _show_imported(answer: Answer, *, dry_run: bool) -> None:
     done = "would import" if dry_run else "imported"
     say(f"{done} {answer['imported']} of {answer['lines']} lines, {answer['skipped']} skipped")
     for problem in answer.get("problems") or ():
-        say(f"line {problem['line']}: {problem['code']}: {safe(problem['message'])}")
+        say(f"line {problem['line']}: {problem['code']}: {sentence(problem['message'])}")
