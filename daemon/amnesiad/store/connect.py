@@ -17,6 +17,9 @@ from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from amnesiad.errors import ConfigError, StoreUnavailable, StoreUnfit
 
+Store = Redis
+"""The handle that the rest of the code passes around and only this package uses."""
+
 #: More connections do not help one event loop; this leaves room for the tails, which each block on one.
 MAX_CONNECTIONS = 32
 #: How long a command waits for a free connection before the store counts as away.

@@ -256,6 +256,41 @@ class Log:
             raise NotFound("the workspace was dropped", field="workspace")
         return rows[0].decode(), [row.decode() for row in rows[1:]]
 
+    async def shown(self, limit: int, *, before: str = "+") -> list[tuple[str, bytes]]:
+        """The latest ledger entries (JSON) with their stream ids, newest first; ``before`` is the newest to read."""
+        with store_errors():
+            rows = cast(_Rows, await self.redis.xrevrange(self.keys.access, max=before, count=limit))
+        return [(seq.decode(), fields[b"e"]) for seq, fields in rows]
+
+    async def fired(self, session: str) -> dict[str, tuple[int, str]]:
+        """Which notes ``fire`` has shown this session since its last compaction: when (epoch ms) and in which turn."""
+        with store_errors():
+            rows = cast(dict[bytes, bytes], await self.redis.hgetall(self.keys.ledger(session)))
+        found = {}
+        for note, value in rows.items():
+            at, _, turn = value.decode().partition("|")
+            found[note.decode()] = (int(at), turn)
+        return found
+
+    async def mark_fired(self, session: str, notes: Iterable[str], now: int, turn: str, keep_ms: int) -> None:
+        """Remember that these notes were shown to the session; kept for ``keep_ms`` after the last one."""
+        key = self.keys.ledger(session)
+        with store_errors():
+            pipe = self.redis.pipeline(transaction=True)
+            for note in notes:
+                pipe.hset(key, note, f"{now}|{turn}")
+            pipe.pexpire(key, keep_ms)
+            await pipe.execute()
+
+    async def stored_answer(self, request_id: str) -> tuple[str, bytes] | None:
+        """The keyed body hash and ``seq|answer`` kept for a request id, if it was answered in the last 24 hours."""
+        with store_errors():
+            raw = cast(bytes | None, await self.redis.get(self.keys.request(request_id)))
+        if raw is None:
+            return None
+        body_hash, _, rest = raw.partition(b"|")
+        return body_hash.decode(), rest
+
     async def last_id(self) -> str:
         """The stream id of the newest entry, or ``START``."""
         with store_errors():

@@ -1,19 +1,30 @@
 """Owners of scoped notes: each has a cell with its incarnation, open or closed, and a place among the leases.
 
 Every scoped write compares the cell, so that an owner's end and a concurrent write can never both win. The rules of
-ending (which incarnation, by whose clock) are here as one pure function; running them is the worker's job.
+starting and ending (which incarnation, by whose clock) are two pure functions; ``open_owner`` and ``close_owner`` apply
+them to the cell. Ending the notes of what was closed is the worker's job; until that is done the owner stays among the
+leases with the time ``UNFINISHED``, so that a job lost on the way is found and finished by the next reconciliation.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 import msgspec
 from redis.asyncio import Redis
 
+from amnesiad.errors import Conflict, NotFound
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import Keys
-from amnesiad.store.log import Cell, Unit, parse_stored
+from amnesiad.store.log import Cell, Log, Unit, parse_stored
+from amnesiad.store.workspaces import POLICY_CELL
+
+UNFINISHED: Final = 0
+"""The lease of a closed owner whose notes may not all be ended yet."""
+MAX_ATTEMPTS: Final = 24
+"""Tries before a cell that others keep moving is given up with ``conflict``; each try lets one of them through."""
+LEASES_PER_READ: Final = 1000
+"""Leases per step when an owner's children are looked for."""
 
 
 class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -35,6 +46,9 @@ class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.incarnation}{'o' if self.open else 'c'}"
 
 
+SCAN_COUNT: Final = 1000
+"""Cells per HSCAN step."""
+
 _decoder: Final = msgspec.json.Decoder(Owner)
 _encoder: Final = msgspec.json.Encoder()
 
@@ -53,7 +67,7 @@ def decode_owner(raw: bytes | None) -> Owner:
 
 
 def _stamp(owner: Owner) -> str:
-    return "" if owner is NO_OWNER or owner == NO_OWNER else owner.stamp
+    return "" if owner == NO_OWNER else owner.stamp
 
 
 async def read_owner(redis: Redis, keys: Keys, owner: str) -> Owner:
@@ -69,12 +83,9 @@ def expect_open(unit: Unit, owner: str, known: Owner) -> None:
 
 
 def set_owner(unit: Unit, keys: Keys, owner: str, known: Owner, new: Owner, now: int) -> None:
-    """Move the owner's cell; an open one is put among the leases, a closed one taken out."""
+    """Move the owner's cell. An open one's lease begins; a closed one is marked until ``finish_owner``."""
     unit.cells.append(Cell(owner_field(owner), _stamp(known), new.stamp, _encoder.encode(new)))
-    if new.open:
-        unit.sets.append((keys.leases, "ZADD", owner, now))
-    else:
-        unit.sets.append((keys.leases, "ZREM", owner, ""))
+    unit.sets.append((keys.leases, "ZADD", owner, now if new.open else UNFINISHED))
 
 
 def reopened(known: Owner, now: int, *, agent_kind: str | None = None) -> Owner:
@@ -89,23 +100,29 @@ class Ending(NamedTuple):
     through: int
 
 
-def end_owner(known: Owner, *, now: int, heard_at: int, at: int | None, source: str | None) -> Ending:
+def end_owner(known: Owner, *, heard_at: int, at: int | None, source: str | None) -> Ending:
     """Decide an end heard by the store at ``heard_at`` and stamped ``at`` by its producer ``source``.
 
     An end that lies before this incarnation's start ends only the incarnations before it. Producer times are compared
-    only with the same producer's; without a pair to compare, the store's own times decide.
+    only with the same producer's; without a pair to compare, the store's own times decide. The answer to an end heard
+    again is the same, so that it can be run again.
     """
-    ended = {"closed_at": now, "ended_at": at, "source": source or known.source}
     if not known.open:
         if at is not None and (known.ended_at is None or known.source != source or at > known.ended_at):
-            kept = msgspec.structs.replace(known, ended_at=at, source=source, closed_at=known.closed_at or now)
+            closed_at = heard_at if known.closed_at is None else max(known.closed_at, heard_at)
+            kept = msgspec.structs.replace(known, ended_at=at, source=source, closed_at=closed_at)
             return Ending(kept, known.incarnation)
         return Ending(None, known.incarnation)
-    comparable = at is not None and known.started_at is not None and source == known.source
-    older = at < known.started_at if comparable else heard_at < known.opened_at  # type: ignore[operator]
+    if at is not None and known.started_at is not None and source == known.source:
+        older = at < known.started_at
+    else:
+        older = heard_at < known.opened_at
     if older:
         return Ending(None, known.incarnation - 1)
-    return Ending(msgspec.structs.replace(known, open=False, **ended), known.incarnation)
+    closed = msgspec.structs.replace(
+        known, open=False, closed_at=heard_at, ended_at=at, source=source if at is not None else known.source
+    )
+    return Ending(closed, known.incarnation)
 
 
 def start_owner(
@@ -113,29 +130,137 @@ def start_owner(
 ) -> Owner | None:
     """Decide a start event: the owner afterwards, or ``None`` where it changes nothing (repeated, or late).
 
-    A start that lies before an end already seen from the same producer opens nothing.
+    A start that lies before an end already seen opens nothing. A later start of an owner that is open already, by the
+    same producer's clock, begins another incarnation: the end in between was lost or is still on its way, and must not
+    reach what is written from here on.
     """
     comparable = at is not None and source == known.source
     if known.open:
-        fresh = at if known.started_at is None else None
-        if fresh is None:
+        if at is None or (known.started_at is not None and not comparable):
             return None
-        return msgspec.structs.replace(
-            known, started_at=fresh, source=source, agent_kind=agent_kind or known.agent_kind
-        )
-    if known.incarnation or known.closed_at is not None:
-        if comparable and known.ended_at is not None and at is not None and at <= known.ended_at:
+        if known.started_at is None:
+            return msgspec.structs.replace(
+                known, started_at=at, source=source, agent_kind=agent_kind or known.agent_kind
+            )
+        if at <= known.started_at:
             return None
-        if not comparable and known.closed_at is not None and heard_at <= known.closed_at and known.ended_at is None:
+    elif comparable and known.ended_at is not None and at is not None:
+        if at <= known.ended_at:
             return None
+    elif known.closed_at is not None and heard_at < known.closed_at:
+        return None
     return Owner(
         incarnation=known.incarnation + 1,
         open=True,
         opened_at=now,
         started_at=at,
-        source=source,
+        source=source if at is not None else None,
         agent_kind=agent_kind,
     )
 
 
-LeaseState = Literal["open", "closed"]
+async def open_owner(
+    log: Log, owner: str, *, now: int, heard_at: int, at: int | None, source: str | None, agent_kind: str | None
+) -> bool:
+    """Apply a start event to the owner's cell. Returns whether it moved; a repeat moves nothing.
+
+    Raises ``NotFound`` where the workspace was dropped, ``Conflict`` when others kept moving the cell.
+    """
+    for _ in range(MAX_ATTEMPTS):
+        known = await read_owner(log.redis, log.keys, owner)
+        new = start_owner(known, now=now, heard_at=heard_at, at=at, source=source, agent_kind=agent_kind)
+        if new is None or await _move(log, owner, known, new, now):
+            return new is not None
+    raise Conflict("the owner's cell kept moving", hint="the event is tried again")
+
+
+async def close_owner(log: Log, owner: str, *, heard_at: int, at: int | None, source: str | None) -> int:
+    """Apply an end event to the owner's cell and return the last incarnation whose notes it ends.
+
+    From here on no write of an ended incarnation lands. Run again it returns the same and changes nothing. Raises
+    ``NotFound`` where the workspace was dropped, ``Conflict`` when others kept moving the cell.
+    """
+    for _ in range(MAX_ATTEMPTS):
+        known = await read_owner(log.redis, log.keys, owner)
+        ending = end_owner(known, heard_at=heard_at, at=at, source=source)
+        if ending.owner is None or await _move(log, owner, known, ending.owner, heard_at):
+            return ending.through
+    raise Conflict("the owner's cell kept moving", hint="the event is tried again")
+
+
+async def _move(log: Log, owner: str, known: Owner, new: Owner, now: int) -> bool:
+    unit = Unit()
+    set_owner(unit, log.keys, owner, known, new, now)
+    outcome = await log.commit(unit)
+    if outcome.detail == POLICY_CELL:
+        raise NotFound("the workspace was dropped", field="workspace")
+    return outcome.status in ("ok", "own")
+
+
+async def finish_owner(log: Log, owner: str) -> None:
+    """Take a closed owner whose notes are all ended out of the leases; one that was opened meanwhile stays."""
+    known = await read_owner(log.redis, log.keys, owner)
+    if known.open:
+        return
+    unit = Unit()
+    unit.cells.append(Cell(owner_field(owner), _stamp(known), "="))
+    unit.sets.append((log.keys.leases, "ZREM", owner, ""))
+    await log.commit(unit)
+
+
+async def touch_owners(redis: Redis, keys: Keys, signs: dict[str, int]) -> None:
+    """Record signs of life (owner → store ms) of open owners. A late one of a closed owner is no life."""
+    if not signs:
+        return
+    names = list(signs)
+    with store_errors():
+        cells = cast(list[bytes | None], await redis.hmget(keys.cells, [owner_field(name) for name in names]))
+        alive = {name: signs[name] for name, raw in zip(names, cells, strict=True) if decode_owner(raw).open}
+        if alive:
+            await redis.zadd(keys.leases, alive, gt=True)
+
+
+async def children_of(redis: Redis, keys: Keys, owner: str) -> list[str]:
+    """Every owner below this one (``owner/…``) that is open, or closed and unfinished."""
+    prefix, found, start = f"{owner}/".encode(), [], 0
+    while True:
+        with store_errors():
+            page = cast(list[bytes], await redis.zrange(keys.leases, start, start + LEASES_PER_READ - 1))
+        found += [name.decode() for name in page if name.startswith(prefix)]
+        if len(page) < LEASES_PER_READ:
+            return found
+        start += LEASES_PER_READ
+
+
+async def lapsed_owners(redis: Redis, keys: Keys, before: int) -> list[tuple[str, int]]:
+    """Owners without a sign of life since ``before`` (store ms), with the time of the last; unfinished ones first."""
+    with store_errors():
+        rows = cast(list[tuple[bytes, float]], await redis.zrangebyscore(keys.leases, "-inf", before, withscores=True))
+    return [(name.decode(), int(at)) for name, at in rows]
+
+
+class Holding(NamedTuple):
+    """An owner, the notes it holds, and when its lease was last refreshed (epoch ms)."""
+
+    name: str
+    owner: Owner
+    notes: int
+    last_seen_at: int | None
+
+
+async def all_owners(redis: Redis, keys: Keys) -> list[Holding]:
+    """Every owner ever heard of in the workspace."""
+    with store_errors():
+        leases = cast(list[tuple[bytes, float]], await redis.zrange(keys.leases, 0, -1, withscores=True))
+        cells = [
+            (field.decode().removeprefix("owner:"), raw)
+            async for field, raw in redis.hscan_iter(keys.cells, match="owner:*", count=SCAN_COUNT)
+        ]
+        pipe = redis.pipeline(transaction=False)
+        for name, _ in cells:
+            pipe.scard(keys.members(name))
+        held = await pipe.execute() if cells else []
+    seen = {name.decode(): int(at) for name, at in leases}
+    return [
+        Holding(name, decode_owner(raw), notes, seen.get(name)) for (name, raw), notes in zip(cells, held, strict=True)
+    ]

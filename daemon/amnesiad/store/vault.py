@@ -7,7 +7,7 @@ bare facts, a keyed hash, and, where ``restorable`` is on, a copy of the words; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple, cast
 
 import msgspec
@@ -18,6 +18,9 @@ from amnesiad.errors import Bug
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import Keys
 from amnesiad.store.log import Stored, parse_stored
+
+SCAN_COUNT: Final = 1000
+"""Fields per HSCAN step: a few hundred kilobytes at a time."""
 
 
 class Tomb(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -104,3 +107,71 @@ async def tombs(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[Grave | No
     with store_errors():
         rows = cast(list[bytes | None], await redis.hmget(keys.tomb, list(ids)))
     return [None if raw is None else read_tomb(raw) for raw in rows]
+
+
+async def scan_heads(redis: Redis, keys: Keys) -> AsyncIterator[dict[str, bytes]]:
+    """Every head, raw, in pages; one that changes meanwhile may come twice or in its newer form."""
+    cursor = 0
+    while True:
+        with store_errors():
+            cursor, rows = await redis.hscan(keys.heads, cursor, count=SCAN_COUNT)
+        yield {id_.decode(): value for id_, value in cast(dict[bytes, bytes], rows).items()}
+        if cursor == 0:
+            return
+
+
+async def raw_heads(redis: Redis, keys: Keys, ids: Sequence[str]) -> dict[str, bytes | None]:
+    """The heads of ``ids`` as they stand, ``None`` where there is none."""
+    if not ids:
+        return {}
+    with store_errors():
+        return dict(zip(ids, cast(list[bytes | None], await redis.hmget(keys.heads, list(ids))), strict=True))
+
+
+async def use_counters(redis: Redis, keys: Keys) -> dict[str, tuple[int, int]]:
+    """How often each note was shown and when last (epoch ms); notes never shown are missing."""
+    with store_errors():
+        rows = cast(dict[bytes, bytes], await redis.hgetall(keys.use))
+    found: dict[str, tuple[int, int]] = {}
+    for field, value in rows.items():
+        note_id, _, what = field.decode().partition(":")
+        count, last_at = found.get(note_id, (0, 0))
+        found[note_id] = (int(value), last_at) if what == "n" else (count, int(value))
+    return found
+
+
+async def find(redis: Redis, keys: Keys, note_id: str) -> Head | Unreadable | Grave | None:
+    """One note, wherever it stands: its head, or its tomb if it is forgotten."""
+    with store_errors():
+        pipe = redis.pipeline(transaction=True)
+        pipe.hget(keys.heads, note_id)
+        pipe.hget(keys.tomb, note_id)
+        raw_head, raw_tomb = await pipe.execute()
+    if raw_head is not None:
+        return read_head(note_id, raw_head)
+    return None if raw_tomb is None else read_tomb(raw_tomb)
+
+
+async def forgotten_ids(redis: Redis, keys: Keys, prefix: str) -> set[str]:
+    """The ids of forgotten notes that begin with ``prefix``."""
+    found = set()
+    with store_errors():
+        async for field, _ in redis.hscan_iter(keys.tomb, match=f"{prefix}*", count=SCAN_COUNT):
+            found.add(field.decode())
+    return found
+
+
+async def latest_graves(redis: Redis, keys: Keys, limit: int, since: int | None = None) -> list[Grave]:
+    """The latest forgotten notes, newest first, at most ``limit``, none forgotten before ``since`` (epoch ms)."""
+    least: int | str = "-inf" if since is None else since
+    with store_errors():
+        ids = await redis.zrevrangebyscore(keys.audit, "+inf", least, start=0, num=limit)
+    graves = await tombs(redis, keys, [id_.decode() for id_ in cast(list[bytes], ids)])
+    return [grave for grave in graves if grave is not None]
+
+
+async def totals(redis: Redis, keys: Keys) -> dict[str, int]:
+    """The bounded counters of a workspace, by name."""
+    with store_errors():
+        rows = cast(dict[bytes, bytes], await redis.hgetall(keys.totals))
+    return {name.decode(): int(value) for name, value in rows.items()}

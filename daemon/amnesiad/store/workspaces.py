@@ -6,6 +6,7 @@ A name may be a path or anything else a person chose; it never becomes a key, an
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from typing import Final, cast
 
 from redis.asyncio import Redis
@@ -110,3 +111,14 @@ async def delete_keys(redis: Redis, ws: str) -> int:
         async for key in redis.scan_iter(match=f"{keys.prefix}*", count=SCAN_COUNT):
             count += await redis.unlink(key)
     return count
+
+
+async def sizes(redis: Redis, ids: Sequence[str]) -> list[int]:
+    """How many notes that are not forgotten each workspace holds."""
+    if not ids:
+        return []
+    with store_errors():
+        pipe = redis.pipeline(transaction=False)
+        for ws in ids:
+            pipe.hlen(Keys(ws).heads)
+        return cast(list[int], await pipe.execute())

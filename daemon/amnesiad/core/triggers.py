@@ -1,0 +1,48 @@
+"""When a note asks to be shown by itself: matching triggers against what an agent is about to do. Pure.
+
+Inside a trigger every part given must match (AND); a note with several triggers matches by any of them. Which notes
+have been shown already is the ledger's business, not this module's.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from amnesiad.core.globs import path_matches
+from amnesiad.core.notes import Trigger, Words
+
+
+class Occasion(msgspec.Struct, frozen=True, kw_only=True):
+    """What is about to happen: the event's name, the paths and command concerned, and the prompt's text."""
+
+    event: str | None = None
+    paths: Sequence[str] = ()
+    command: str | None = None
+    prompt: str | None = None
+
+
+def matching(words: Words, occasion: Occasion) -> Trigger | None:
+    """The note's first trigger that the occasion matches, or ``None``."""
+    return next((trigger for trigger in words.triggers if matches(trigger, occasion)), None)
+
+
+def matches(trigger: Trigger, occasion: Occasion) -> bool:
+    """Whether every part of the trigger matches. Words must all occur in the prompt or command, whatever their case."""
+    if trigger.event is not None and trigger.event != occasion.event:
+        return False
+    if trigger.path is not None and not any(path_matches(trigger.path, path) for path in occasion.paths):
+        return False
+    if trigger.command is not None and not fnmatchcase(occasion.command or "", trigger.command):
+        return False
+    if not trigger.words:
+        return True
+    text = _folded(" ".join(part for part in (occasion.prompt, occasion.command) if part))
+    return all(_folded(word) in text for word in trigger.words)
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()

@@ -1,0 +1,32 @@
+"""The verbs, one method each, used by every face.
+
+``Service`` is one class made of rooms: ``base`` (addressing and the loop that writes), ``remembering`` (words in),
+``transitions`` (one note from state to state), ``forgetting`` (words out), ``looking`` (without using), ``reading``
+(into a context), ``governing`` (workspaces, policy, passes). A method takes a decoded ``wire`` request and returns the
+answer, or raises an ``AmnesiaError``. Nothing here knows HTTP or Redis.
+"""
+
+from __future__ import annotations
+
+from amnesiad import wire
+from amnesiad.core.errors import AmnesiaError
+from amnesiad.service.base import Jobs
+from amnesiad.service.batch import answer_batch
+from amnesiad.service.governing import Governing
+
+__all__ = ["Jobs", "Service"]
+
+
+class Service(Governing):
+    """Everything amnesiad can be asked to do."""
+
+    async def batch(self, request: wire.BatchRequest) -> wire.BatchAnswer:
+        """Several requests at once, answered in order, each on its own: one that is refused stops no other."""
+
+        async def answer(verb: str, item: wire.Request) -> object:
+            try:
+                return await getattr(self, wire.VERBS[verb].method)(item)
+            except AmnesiaError as error:
+                return wire.error_answer(error)
+
+        return await answer_batch(request, answer)

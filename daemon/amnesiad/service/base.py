@@ -1,0 +1,326 @@
+"""What every verb stands on: finding a workspace, addressing a note, and the one loop that writes.
+
+The loop re-reads, re-decides and retries when a unit conflicts, so that a decision is never written on top of a state
+it was not made for. Before it lets a refusal or a no-op out, it makes sure the projection was not merely behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, Protocol, TypeVar, cast
+
+import msgspec
+import structlog
+
+from amnesiad import wire
+from amnesiad.core import intake
+from amnesiad.core.callers import Caller, visible
+from amnesiad.core.errors import Ambiguous, AmnesiaError, NotFound, Refused, StoreFull
+from amnesiad.core.notes import Note
+from amnesiad.errors import Conflict, StoreUnavailable
+from amnesiad.service.change import Change
+from amnesiad.settings import Settings
+from amnesiad.store import workspaces
+from amnesiad.store.clock import StoreClock
+from amnesiad.store.connect import Store
+from amnesiad.store.keyring import Keyring
+from amnesiad.store.log import Unit
+from amnesiad.store.owners import decode_owner, read_owner
+from amnesiad.store.workspaces import POLICY_CELL
+from amnesiad.workspace import Workspace
+
+MAX_ATTEMPTS: Final = 24
+"""Tries before a write gives up with ``conflict``: each round of contention on a cell lets one writer through."""
+QUIET_ATTEMPTS: Final = 3
+"""Tries without a pause in between; later ones wait a random moment so that writers stop colliding."""
+SIGN_OF_LIFE_MS: Final = 60_000
+"""An owner's lease is refreshed at most this often; leases are hours long."""
+MAX_BACKGROUND: Final = 256
+"""After-work (renewals) under way at once; beyond it a renewal is dropped, as a conflict would drop it."""
+
+logger = structlog.get_logger()
+A = TypeVar("A", bound=msgspec.Struct)
+Decide = Callable[[Workspace, Change], A]
+
+
+class Jobs(Protocol):
+    """How the service asks for work to be done elsewhere; ids and numbers only."""
+
+    async def scrub(self) -> None:
+        """Have erased words rewritten out of the data files, soon."""
+
+    async def end_owner(self, ws: str, owner: str) -> None:
+        """Have an owner ended."""
+
+    async def refile(self, ws: str) -> None:
+        """Have due times made anew after a change of policy."""
+
+    async def run(self, name: str, *args: str) -> dict[str, Any]:
+        """Have a pass run now and wait for its figures. Raises ``Busy`` when no worker answers in time."""
+
+    async def worker_status(self) -> wire.WorkerStatus:
+        """Whether a worker lives, and how long the oldest waiting job has waited."""
+
+    def due(self, ws: str, at: int) -> None:
+        """A note falls due at ``at`` (epoch ms): let the timer know."""
+
+
+class Base:
+    """State shared by all verbs. One event loop."""
+
+    def __init__(self, redis: Store, keyring: Keyring, settings: Settings, clock: StoreClock, jobs: Jobs) -> None:
+        self.redis = redis
+        self.keyring = keyring
+        self.settings = settings
+        self.clock = clock
+        self.jobs = jobs
+        self.refusals: Counter[str] = Counter()
+        self._workspaces: dict[str, Workspace] = {}
+        self._opening: dict[str, asyncio.Lock] = {}
+        self._background: set[asyncio.Task[None]] = set()
+
+    # -- workspaces ----------------------------------------------------------------------------------------------
+
+    async def open(self, name: str, *, create: bool) -> Workspace | None:
+        """The projection of a workspace, loaded; ``None`` if there is no such workspace and none is to be made."""
+        known = self._workspaces.get(name)
+        if known is not None:
+            known.used_at = self.clock.now_ms()
+            return known
+        async with self._opening.setdefault(name, asyncio.Lock()):
+            if (known := self._workspaces.get(name)) is not None:
+                return known
+            ws = await (workspaces.find_or_create if create else workspaces.find)(self.redis, name)
+            if ws is None:
+                return None
+            workspace = Workspace(name, ws, self.redis, self.keyring, self.settings.policy)
+            await workspace.load()
+            workspace.used_at = self.clock.now_ms()
+            self._workspaces[name] = workspace
+            return workspace
+
+    def close(self, name: str) -> None:
+        """Drop a projection; the next use loads it again."""
+        self._workspaces.pop(name, None)
+        self._opening.pop(name, None)
+
+    @property
+    def loaded(self) -> Iterable[Workspace]:
+        """The workspaces this process holds a projection of."""
+        return list(self._workspaces.values())
+
+    async def reading(self, request: wire.Request) -> tuple[Workspace | None, bool]:
+        """The workspace for a read, caught up to the log's end, and whether the answer is degraded (store away)."""
+        workspace = await self.open(request.workspace, create=False)
+        if workspace is None:
+            return None, False
+        try:
+            await self.follow(workspace)
+        except NotFound:
+            self.close(request.workspace)
+            return await self.open(request.workspace, create=False), False
+        except StoreUnavailable:
+            return workspace, True
+        return workspace, False
+
+    async def follow(self, workspace: Workspace) -> bool:
+        """Bring a projection to the log's end. Raises ``NotFound`` when the workspace was dropped meanwhile."""
+        return await workspace.catch_up()
+
+    # -- addressing ----------------------------------------------------------------------------------------------
+
+    async def address(self, workspace: Workspace, caller: Caller, text: str, field: str = "id") -> str:
+        """The one note that an id or prefix means to this caller. Raises ``NotFound`` or ``Ambiguous`` with choices.
+
+        A prefix counts against every id ever issued, forgotten ones included; what the caller may not see is not
+        found.
+        """
+        prefix = intake.check_note_address(text, field)
+        found = await workspace.matching_ids(prefix)
+        if len(found) > 1:
+            seen = [id_ for id_ in found if self._sees(workspace, caller, id_)]
+            if not seen:
+                raise NotFound(f"there is no note {prefix}", field=field)
+            raise Ambiguous(
+                f"{field} {prefix} could be {len(found)} notes",
+                field=field,
+                hint="give more characters",
+                choices=tuple(seen[:10]),
+            )
+        if not found or not self._sees(workspace, caller, found[0]):
+            raise NotFound(f"there is no note {prefix}", field=field, hint="amnesia list shows what there is")
+        return found[0]
+
+    def _sees(self, workspace: Workspace, caller: Caller, note_id: str) -> bool:
+        note = workspace.notes.get(note_id)
+        return note is None or visible(note, caller, workspace.policy)
+
+    def addressed(self, workspace: Workspace, caller: Caller, note_id: str, change: Change) -> Note:
+        """The settled note behind a full id, if this caller may see it. Raises ``NotFound``."""
+        note = change.settled(note_id)
+        if not visible(note, caller, workspace.policy):
+            raise NotFound(f"there is no note {note_id}", field="id")
+        return note
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    async def write(
+        self, request: wire.Write, answer_type: type[A], decide: Decide[A], *, owners: Sequence[str] = ()
+    ) -> A:
+        """Decide, commit, and if somebody was faster re-read and decide again.
+
+        ``decide`` returns the answer with an empty ``seq``; what it collected in the change is written as one unit.
+        """
+        name = request.workspace
+        workspace = cast(Workspace, await self.open(name, create=True))
+        if request.after is not None:
+            await workspace.reach(request.after)
+        unit: Unit | None = None
+        for attempt in range(MAX_ATTEMPTS):
+            if attempt > QUIET_ATTEMPTS:
+                await asyncio.sleep(random.uniform(0, 0.002 * attempt))  # noqa: S311
+            for owner in owners:
+                if owner not in workspace.owners:
+                    workspace.owners[owner] = await read_owner(self.redis, workspace.keys, owner)
+            change = Change(workspace, self.clock.now_ms())
+            try:
+                answer = decide(workspace, change)
+                evicted = change.make_room()
+                unit = change.finish()
+            except AmnesiaError as error:
+                if attempt == 0 and await self._was_behind(workspace):
+                    continue
+                if (replayed := await self._replayed(workspace, request, answer_type)) is not None:
+                    return replayed
+                self.refused(error)
+                raise
+            if unit is None:
+                if attempt == 0 and await self._was_behind(workspace):
+                    continue
+                if (replayed := await self._replayed(workspace, request, answer_type)) is not None:
+                    return replayed
+                return msgspec.structs.replace(answer, seq=workspace.position)
+            self._sign(workspace, request, unit, change.now)
+            if request.request_id is not None:
+                unit.request = self._record(workspace, request, answer)
+            outcome = await workspace.log.commit(unit)
+            if outcome.status in ("ok", "own"):
+                workspace.absorb(outcome, change.results)
+                self._after_write(workspace, change, evicted)
+                return msgspec.structs.replace(answer, seq=outcome.seq or workspace.position)
+            if outcome.status == "replay":
+                return _decode_answer(outcome.current, answer_type)
+            if outcome.status == "reused":
+                raise Conflict(
+                    f"request_id {request.request_id} was used with another body",
+                    field="request_id",
+                    hint="use a new one",
+                )
+            workspace = await self._after_conflict(workspace, outcome.detail, outcome.current)
+            if outcome.status == "full" and attempt > 0:
+                full = StoreFull(
+                    f"the workspace is full: {outcome.detail} stands at {outcome.current.decode()}",
+                    rule=f"max_{'store' if outcome.detail.startswith('perishable') else 'record'}_bytes",
+                    hint="forget something, or raise the limit",
+                )
+                self.refused(full)
+                raise full
+        raise Conflict("too many writers at once on the same note, slot or text", hint="try again")
+
+    async def _was_behind(self, workspace: Workspace) -> bool:
+        return await self.follow(workspace)
+
+    async def _after_conflict(self, workspace: Workspace, detail: str, current: bytes) -> Workspace:
+        if detail.startswith("owner:"):
+            workspace.owners[detail.removeprefix("owner:")] = decode_owner(current)
+        if detail == POLICY_CELL and not current:
+            self.close(workspace.name)
+            return cast(Workspace, await self.open(workspace.name, create=True))
+        await self.follow(workspace)
+        return workspace
+
+    def _sign(self, workspace: Workspace, request: wire.Write, unit: Unit, now: int) -> None:
+        owner = self.sign_of_life(workspace, request.caller.to_core(), now)
+        if owner:
+            unit.sets.append((workspace.keys.leases, "ZADD", owner, now))
+
+    def sign_of_life(self, workspace: Workspace, caller: Caller, now: int) -> str:
+        """The caller's owner id if its lease is due to be refreshed, else ``""``."""
+        owner = next(iter(caller.owners), None) if caller.session or caller.team else None
+        if owner is None or now - workspace.signs.get(owner, 0) < SIGN_OF_LIFE_MS:
+            return ""
+        workspace.signs[owner] = now
+        return owner
+
+    def _record(self, workspace: Workspace, request: wire.Write, answer: msgspec.Struct) -> tuple[str, str, bytes]:
+        stored = answer
+        if getattr(answer, "warnings", ()):
+            # A warning quotes an ended note; the record of an answer must not outlive that note's erasure.
+            stored = msgspec.structs.replace(answer, warnings=())
+        key = workspace.keys.request(cast(str, request.request_id))
+        return key, self.keyring.body_hash(msgspec.json.encode(request)), msgspec.json.encode(stored)
+
+    async def _replayed(self, workspace: Workspace, request: wire.Write, answer_type: type[A]) -> A | None:
+        """The answer this very request got before, if it carries an id and was answered in the last 24 hours."""
+        if request.request_id is None:
+            return None
+        stored = await workspace.log.stored_answer(request.request_id)
+        if stored is None:
+            return None
+        body_hash, rest = stored
+        if body_hash != self.keyring.body_hash(msgspec.json.encode(request)):
+            raise Conflict(
+                f"request_id {request.request_id} was used with another body", field="request_id", hint="use a new one"
+            )
+        return _decode_answer(rest, answer_type)
+
+    def _after_write(self, workspace: Workspace, change: Change, evicted: Sequence[str]) -> None:
+        erased = False
+        for note, _ in change.results:
+            if note.state == "forgotten":
+                erased = True
+            elif (due := workspace.due.get(note.id)) is not None:
+                self.jobs.due(workspace.ws, due)
+        if erased:
+            self.background(self.jobs.scrub())
+        if evicted:
+            logger.info("evicted", ws=workspace.ws, count=len(evicted))
+
+    def refused(self, error: AmnesiaError) -> None:
+        """Count a refusal by its rule, for status."""
+        if isinstance(error, Refused | StoreFull) or error.code == "forbidden":
+            self.refusals[error.rule or error.code] += 1
+
+    # -- after the answer ----------------------------------------------------------------------------------------
+
+    def background(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run something after the answer has left. A failure is logged, never raised; too much at once is dropped."""
+        if len(self._background) >= MAX_BACKGROUND:
+            work.close()
+            return
+
+        async def run() -> None:
+            try:
+                await work
+            except AmnesiaError as error:
+                logger.warning("background work failed", error=type(error).__name__, code=error.code)
+            except Exception as error:
+                logger.error("background work broke", error=type(error).__name__)
+
+        task = asyncio.create_task(run())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def quiesce(self) -> None:
+        """Wait until the after-work under way is done; for shutdown and for tests."""
+        while self._background:
+            await asyncio.gather(*self._background, return_exceptions=True)
+
+
+def _decode_answer(raw: bytes, answer_type: type[A]) -> A:
+    seq, _, body = raw.partition(b"|")
+    answer = msgspec.json.decode(body, type=answer_type)
+    return msgspec.structs.replace(answer, seq=seq.decode())

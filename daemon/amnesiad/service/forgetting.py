@@ -1,0 +1,161 @@
+"""Erasing by hand: forget, by every address. What goes is gone; only hash and bare facts stay in the audit."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from amnesiad import wire
+from amnesiad.core import decisions, intake, render
+from amnesiad.core.callers import Caller, visible
+from amnesiad.core.errors import Invalid, NotFound, Refused
+from amnesiad.core.notes import Note
+from amnesiad.service.change import Change
+from amnesiad.service.transitions import Transitions
+from amnesiad.workspace import Workspace
+
+MAX_SHOWN: Final = 20
+"""Notes whose text a dry run or a refusal shows; the rest are counted."""
+AT_ONCE: Final = 500
+"""Notes erased concurrently: as many as one call of the script takes."""
+
+
+class Forgetting(Transitions):
+    """The verb that erases."""
+
+    async def forget(self, request: wire.ForgetRequest) -> wire.ForgetAnswer:
+        """Erase every note that the address means and the caller may see. ``dry_run`` only shows what would go."""
+        caller = request.caller.to_core()
+        address = _address(request)
+        reason = None if request.reason is None else intake.check_reason(request.reason)
+        workspace = await self.open(request.workspace, create=False)
+        if workspace is None:
+            if address in ("id", "ids"):
+                raise NotFound(f"there is no note {request.id or request.ids[0]}", field=address)
+            return _nothing("0-0")
+        await self.follow(workspace)
+        if (replayed := await self._replayed(workspace, request, wire.ForgetAnswer)) is not None:
+            return replayed
+        targets = await self._targets(workspace, caller, request, address)
+        now = self.clock.now_ms()
+        doomed = [note for note in (workspace.settled(id_, now) for id_ in targets) if note is not None]
+        doomed = [note for note in doomed if note.state != "forgotten"]
+        if request.dry_run:
+            return _would(workspace, doomed)
+        if not request.confirm and (address == "all" or (address == "query" and len(doomed) > 1)):
+            self.refusals["unconfirmed"] += 1
+            raise Refused(
+                f"{address} matches {len(doomed)} notes",
+                rule="unconfirmed",
+                field="confirm",
+                hint="look with dry_run, then send confirm: true",
+                choices=tuple(note.id for note in doomed[:MAX_SHOWN]),
+            )
+        for note in doomed:
+            decisions.forget(note, caller, now, reason=reason)
+        if not doomed:
+            return _nothing(workspace.position)
+        if len(doomed) == 1:
+            return await self._forget_one(request, caller, doomed[0].id, reason)
+        return await self._forget_many(request, caller, doomed, reason)
+
+    async def _forget_one(
+        self, request: wire.ForgetRequest, caller: Caller, note_id: str, reason: str | None
+    ) -> wire.ForgetAnswer:
+        def decide(workspace: Workspace, change: Change) -> wire.ForgetAnswer:
+            note = self.addressed(workspace, caller, note_id, change)
+            events = decisions.forget(note, caller, change.now, reason=reason)
+            change.add(note_id, events)
+            if not events:
+                return _nothing("")
+            return wire.ForgetAnswer(
+                forgotten=1, ids=(note_id,), summary=render.forget_summary([note]), scrub="pending", seq=""
+            )
+
+        return await self.write(request, wire.ForgetAnswer, decide)
+
+    async def _forget_many(
+        self, request: wire.ForgetRequest, caller: Caller, doomed: list[Note], reason: str | None
+    ) -> wire.ForgetAnswer:
+        """Each note is a unit of its own, so that one that was changed meanwhile does not hold up the others."""
+        single = msgspec.structs.replace(request, request_id=None, after=None)
+        gone: list[Note] = []
+        seq = "0-0"
+        for start in range(0, len(doomed), AT_ONCE):
+            page = doomed[start : start + AT_ONCE]
+            answers = await asyncio.gather(
+                *(self._forget_one(single, caller, note.id, reason) for note in page), return_exceptions=True
+            )
+            for note, answer in zip(page, answers, strict=True):
+                if isinstance(answer, NotFound):
+                    continue
+                if isinstance(answer, BaseException):
+                    raise answer
+                if answer.forgotten:
+                    gone.append(note)
+                    seq = answer.seq
+        return wire.ForgetAnswer(
+            forgotten=len(gone),
+            ids=tuple(note.id for note in gone),
+            summary=render.forget_summary(gone),
+            scrub="pending",
+            seq=seq,
+        )
+
+    async def _targets(
+        self, workspace: Workspace, caller: Caller, request: wire.ForgetRequest, address: str
+    ) -> list[str]:
+        if address == "id":
+            return [await self.address(workspace, caller, request.id or "")]
+        if address == "ids":
+            return [await self.address(workspace, caller, id_, f"ids[{n}]") for n, id_ in enumerate(request.ids)]
+        if address == "query":
+            found = workspace.live.contains_all_words(request.query or "")
+            ids = sorted(found | workspace.ended.contains_all_words(request.query or ""))
+        else:
+            ids = list(workspace.notes)
+        return [id_ for id_ in ids if self._meant(workspace, caller, request, workspace.notes[id_])]
+
+    def _meant(self, workspace: Workspace, caller: Caller, request: wire.ForgetRequest, note: Note) -> bool:
+        if not visible(note, caller, workspace.policy):
+            return False
+        if request.kinds and note.kind not in request.kinds:
+            return False
+        if request.scope is not None and note.scope != request.scope:
+            return False
+        if request.owner is not None and note.owner != request.owner:
+            return False
+        return not request.tags or set(request.tags) <= set(workspace.words[note.id].tags)
+
+
+def _address(request: wire.ForgetRequest) -> str:
+    fields = ("id", "ids", "query", "tags", "kinds", "scope", "owner", "all")
+    given = [field for field in fields if getattr(request, field)]
+    if not given:
+        raise Invalid("forget what? no address is given", field="id", hint="one of " + ", ".join(fields))
+    if len(given) > 1:
+        raise Invalid(f"forget takes one address, not {' and '.join(given)}", field=given[1], hint="send one of them")
+    return given[0]
+
+
+def _nothing(seq: str) -> wire.ForgetAnswer:
+    return wire.ForgetAnswer(forgotten=0, ids=(), summary="nothing matched", scrub="done", seq=seq)
+
+
+def _would(workspace: Workspace, doomed: list[Note]) -> wire.ForgetAnswer:
+    shown = tuple(
+        wire.Doomed(id=note.id, kind=note.kind, state=note.state, content=workspace.words[note.id].content)
+        for note in doomed[:MAX_SHOWN]
+    )
+    count = len(doomed)
+    summary = f"{count} note{'' if count == 1 else 's'} would be forgotten"
+    return wire.ForgetAnswer(
+        forgotten=0,
+        ids=tuple(note.id for note in doomed),
+        summary=summary,
+        scrub="done",
+        would=shown,
+        seq=workspace.position,
+    )

@@ -1,0 +1,236 @@
+"""Looking without using: list, inspect, history, status, audit. Nothing here renews a note or counts as a use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, cast
+
+import msgspec
+
+from amnesiad import wire
+from amnesiad.core import clocks, render
+from amnesiad.core.callers import Caller, visible
+from amnesiad.core.errors import Invalid, NotFound
+from amnesiad.core.events import AnyNoteEvent, event_type
+from amnesiad.core.notes import STATES, Note, Words, apply, fold
+from amnesiad.service.answers import view, view_fields
+from amnesiad.service.forgetting import Forgetting
+from amnesiad.store import vault
+from amnesiad.store.log import Entry, seq_key
+from amnesiad.store.units import FORGOTTEN
+from amnesiad.workspace import Use, Workspace
+
+MAX_HISTORY: Final = 10_000
+"""Events of one note that are walked for a count or a fold; renewals are thinned, so a note does not get there."""
+RECENT: Final = 5
+"""Ends that status names."""
+
+
+class Looking(Forgetting):
+    """The verbs that only look."""
+
+    async def list_notes(self, request: wire.ListRequest) -> wire.ListAnswer:
+        """Notes the caller may see, newest first, in pages. Default states: the live ones."""
+        workspace, degraded = await self.reading(request)
+        if workspace is None:
+            return wire.ListAnswer(notes=(), seq="0-0")
+        caller, now = request.caller.to_core(), self.clock.now_ms()
+        states = frozenset(request.states) or frozenset({"active", "stale"})
+        after = _cursor(request.cursor)
+        found = []
+        for note_id in workspace.notes:
+            note = workspace.settled(note_id, now)
+            if note is None or note.state not in states or not visible(note, caller, workspace.policy):
+                continue
+            if request.kinds and note.kind not in request.kinds:
+                continue
+            if request.scope is not None and note.scope != request.scope:
+                continue
+            if request.owner is not None and note.owner != request.owner:
+                continue
+            if request.tags and not set(request.tags) <= set(workspace.words[note_id].tags):
+                continue
+            if after is None or (note.created_at, note.id) < after:
+                found.append(note)
+        found.sort(key=lambda note: (note.created_at, note.id), reverse=True)
+        page = found[: request.limit]
+        cursor = f"{page[-1].created_at}:{page[-1].id}" if len(found) > len(page) else None
+        views = tuple(view(workspace, note, now, content=request.with_content) for note in page)
+        if "forgotten" in states and cursor is None and after is None:
+            views += await self._forgotten(workspace, caller, request, request.limit - len(views), now)
+        return wire.ListAnswer(notes=views, cursor=cursor, seq=workspace.position, degraded=degraded)
+
+    async def _forgotten(
+        self, workspace: Workspace, caller: Caller, request: wire.ListRequest, limit: int, now: int
+    ) -> tuple[wire.NoteView, ...]:
+        """The latest forgotten notes, for a list that asks for them: bare facts only."""
+        if limit <= 0 or request.tags:
+            return ()
+        notes = [grave.tomb.note for grave in await vault.latest_graves(self.redis, workspace.keys, limit)]
+        return tuple(
+            self._bare_view(workspace, note, now)
+            for note in notes
+            if visible(note, caller, workspace.policy)
+            and (not request.kinds or note.kind in request.kinds)
+            and (request.scope is None or note.scope == request.scope)
+            and (request.owner is None or note.owner == request.owner)
+        )
+
+    def _bare_view(self, workspace: Workspace, note: Note, now: int) -> wire.NoteView:
+        fields = view_fields(note, None, workspace.policy, Use(), workspace.name, now)
+        return wire.NoteView(**fields)  # type: ignore[arg-type]
+
+    async def inspect(self, request: wire.InspectRequest) -> wire.InspectAnswer:
+        """One note, whole, in whatever state it is: the explicit expansion. ``at`` folds the log to that time."""
+        workspace, degraded = await self.reading(request)
+        if workspace is None:
+            raise NotFound(f"there is no note {request.id}", field="id")
+        caller, now = request.caller.to_core(), self.clock.now_ms()
+        note, tomb, last = await self._find(workspace, caller, request.id)
+        entries = await workspace.log.history(last, MAX_HISTORY) if last else []
+        if request.at is not None:
+            now = request.at
+            note = _fold_to(entries, now)
+            note = clocks.settle(note, workspace.policy, now)
+        elif tomb is None:
+            note = clocks.settle(note, workspace.policy, now)
+        words = None if note.state == "forgotten" else workspace.words.get(note.id)
+        use = workspace.use.get(note.id, Use()) if tomb is None else Use()
+        fields = view_fields(note, words, workspace.policy, use, workspace.name, now)
+        content_hash = None if tomb is None else tomb.content_hash
+        if note.state == "forgotten" and tomb is None and note.id in workspace.words:
+            content_hash = self.keyring.content_hash(workspace.words[note.id].content)
+        text = render.expansion(note, words, workspace.policy, now, content_hash=content_hash)
+        return wire.InspectAnswer(
+            note=wire.NoteView(**fields),  # type: ignore[arg-type]
+            history_length=len(entries),
+            text=text,
+            seq=workspace.position,
+            degraded=degraded,
+        )
+
+    async def _find(self, workspace: Workspace, caller: Caller, text: str) -> tuple[Note, vault.Tomb | None, str]:
+        """A note by address: as folded, its tomb if it is forgotten, and the stream id of its last event."""
+        note_id = await self.address(workspace, caller, text)
+        found = await vault.find(self.redis, workspace.keys, note_id)
+        if isinstance(found, vault.Unreadable):
+            raise NotFound(
+                f"note {note_id} cannot be read: {found.problem}", field="id", hint="amnesia verify tells more"
+            )
+        if isinstance(found, vault.Head) and visible(found.note, caller, workspace.policy):
+            return found.note, None, found.seq
+        if isinstance(found, vault.Grave) and visible(found.tomb.note, caller, workspace.policy):
+            return found.tomb.note, found.tomb, found.seq
+        raise NotFound(f"there is no note {note_id}", field="id", hint="amnesia list shows what there is")
+
+    async def history(self, request: wire.HistoryRequest) -> wire.HistoryAnswer:
+        """A note's events, oldest first: who, when, why, from what to what. Works for forgotten notes, without words."""
+        workspace, degraded = await self.reading(request)
+        if workspace is None:
+            raise NotFound(f"there is no note {request.id}", field="id")
+        note, tomb, last = await self._find(workspace, request.caller.to_core(), request.id)
+        entries = list(reversed(await workspace.log.history(last, MAX_HISTORY)))
+        words = None if tomb is not None else workspace.words.get(note.id)
+        events = list(_told(entries, words))
+        start = int(request.cursor) if request.cursor and request.cursor.isdigit() else 0
+        page = events[start : start + request.limit]
+        rest = start + len(page) < len(events)
+        return wire.HistoryAnswer(
+            events=tuple(page),
+            cursor=str(start + len(page)) if rest else None,
+            seq=workspace.position,
+            degraded=degraded,
+        )
+
+    async def audit(self, request: wire.AuditRequest) -> wire.AuditAnswer:
+        """What was forgotten, newest first: who, when, why by code, and a keyed hash while it is kept. Never words."""
+        workspace, _ = await self.reading(request)
+        if workspace is None:
+            return wire.AuditAnswer(entries=(), seq="0-0")
+        graves = await vault.latest_graves(self.redis, workspace.keys, request.limit, request.since)
+        caller = request.caller.to_core()
+        entries = tuple(
+            wire.AuditEntry(
+                id=grave.tomb.note.id,
+                kind=grave.tomb.note.kind,
+                reason=grave.tomb.note.state_reason or "",
+                actor=grave.tomb.actor,
+                at=grave.tomb.note.state_at,
+                restorable=grave.tomb.kept is not None and grave.tomb.note.restored_to is None,
+                content_hash=grave.tomb.content_hash,
+            )
+            for grave in graves
+            if visible(grave.tomb.note, caller, workspace.policy)
+        )
+        return wire.AuditAnswer(entries=entries, seq=workspace.position)
+
+    async def counts(self, workspace: Workspace, caller: Caller, now: int) -> tuple[wire.Counts, int, int | None]:
+        """Visible notes by state as settled at ``now``, tokens of all live ones, and the next expiry.
+
+        Notes that time has ended but no pass has erased yet count as forgotten here already.
+        """
+        tally = dict.fromkeys(STATES, 0)
+        tokens, next_expiry = 0, None
+        for note_id in workspace.notes:
+            note = workspace.settled(note_id, now)
+            if note is None or not visible(note, caller, workspace.policy):
+                continue
+            tally[note.state] += 1
+            if note.live:
+                tokens += workspace.cost(note_id)
+                if note_id in workspace.due:
+                    end = clocks.expires_at(note, workspace.policy)
+                    next_expiry = end if next_expiry is None or (end is not None and end < next_expiry) else next_expiry
+        totals = await vault.totals(self.redis, workspace.keys)
+        tally["forgotten"] += totals.get(FORGOTTEN, 0)
+        return wire.Counts(**tally), tokens, next_expiry
+
+    async def recent_ends(self, workspace: Workspace) -> tuple[wire.RecentEnd, ...]:
+        """The latest forgotten notes, newest first."""
+        graves = await vault.latest_graves(self.redis, workspace.keys, RECENT)
+        return tuple(
+            wire.RecentEnd(
+                id=grave.tomb.note.id, reason=grave.tomb.note.state_reason or "", at=grave.tomb.note.state_at
+            )
+            for grave in graves
+        )
+
+
+def _cursor(text: str | None) -> tuple[int, str] | None:
+    if text is None:
+        return None
+    created, _, note_id = text.partition(":")
+    if not created.isdigit() or not note_id:
+        raise Invalid("cursor is not one that list gave out", field="cursor")
+    return int(created), note_id
+
+
+def _fold_to(entries: list[Entry], at: int) -> Note:
+    """The fold of the events recorded up to ``at`` (store time of recording). Raises ``NotFound`` before its birth."""
+    events = [cast(AnyNoteEvent, entry.event) for entry in reversed(entries) if seq_key(entry.seq)[0] <= at]
+    if not events:
+        raise NotFound("the note did not exist at that time", field="at")
+    return fold(events)
+
+
+def _told(entries: Iterable[Entry], words: Words | None) -> Iterable[wire.HistoryEvent]:
+    note: Note | None = None
+    for entry in entries:
+        event = cast(AnyNoteEvent, entry.event)
+        after = apply(note, event)
+        facts: dict[str, Any] = msgspec.to_builtins(event)
+        for common in ("type", "note", "version", "at", "actor", "on_behalf", "reason"):
+            facts.pop(common, None)
+        yield wire.HistoryEvent(
+            seq=entry.seq,
+            type=event_type(event),
+            at=event.at,
+            actor=event.actor,
+            frm=None if note is None else note.state,
+            to=after.state,
+            reason=getattr(event, "reason", None),
+            reason_text=None if words is None else words.reasons.get(str(event.version)),
+            on_behalf=event.on_behalf,
+            facts=facts,
+        )
+        note = after

@@ -1,0 +1,508 @@
+"""Reading: recall, inject, preview, fire, and the ledger that says what was shown to whom.
+
+Every answer is checked against the store before it leaves: one call logs what is shown and makes sure that it still
+stands. If a note moved or the log has grown, the projection catches up and the selection is made again; so an ended
+note is never returned, also when another daemon ended it. With the store away recall answers from the projection,
+marked degraded; inject and fire refuse, since what enters a context must be on record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from amnesiad import wire
+from amnesiad.core import clocks, decisions, intake, render, triggers
+from amnesiad.core import inject as selection
+from amnesiad.core import recall as ranking
+from amnesiad.core.callers import Caller
+from amnesiad.core.errors import Invalid, NotFound
+from amnesiad.core.events import AnyNoteEvent
+from amnesiad.core.notes import Note
+from amnesiad.errors import StoreUnavailable
+from amnesiad.service.answers import view, view_fields
+from amnesiad.service.change import Change
+from amnesiad.service.looking import Looking
+from amnesiad.store.log import at_or_past
+from amnesiad.tokens import counter_for
+from amnesiad.workspace import Use, Workspace
+
+READ_ATTEMPTS: Final = 3
+"""Selections that insist on the log's very end; the one after them insists only that nothing it shows has moved."""
+MAX_QUERY_CHARS: Final = 8192
+"""A query is a question, not a document."""
+MAX_DETERRENTS: Final = 3
+"""Revoked notes a recall warns with."""
+
+MAX_MATCHED: Final = 50
+"""Notes that count as matched by a step's query; past that a query says nothing about any of them."""
+MATCH_SHARE: Final = 0.25
+"""Of the best relevance, what a note must reach to count as matched, and so be renewed by being injected."""
+
+T = TypeVar("T")
+
+
+class Selected(NamedTuple, Generic[T]):
+    """A selection that may be shown: the answer, the notes in it that count as used, and those only shown."""
+
+    answer: T
+    used: tuple[Note, ...]
+    shown: tuple[Note, ...]
+    entry: bytes
+
+
+class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One ledger entry: who was shown which versions, and what it cost. No words, no query."""
+
+    at: int
+    kind: str
+    actor: str
+    ids: tuple[tuple[str, int, int], ...]
+    """Note id, version, tokens; in the order shown."""
+    session: str | None = None
+    owner: str | None = None
+    tokens: int = 0
+    budget: int = 0
+    deterrents: tuple[tuple[str, int], ...] = ()
+    seen: str = ""
+    """How far into the log the selection had seen."""
+
+
+class Reading(Looking):
+    """The verbs that bring notes into a context."""
+
+    async def recall(self, request: wire.RecallRequest) -> wire.RecallAnswer:
+        """Live notes by relevance, then trust and rank; with revoked ones that match as deterrents. Renews what it
+        returns."""
+        workspace = await self._reader(request)
+        if workspace is None:
+            return wire.RecallAnswer(notes=(), deterrents=(), seq="0-0", text="" if request.format == "text" else None)
+        caller = request.caller.to_core()
+        _check_query(request.query)
+        wanted = ranking.Filter(
+            kinds=frozenset(request.kinds),
+            tags=request.tags,
+            paths=tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths)),
+            owner=request.owner,
+            states=frozenset(request.states),
+            since=request.since,
+            until=request.until,
+        )
+
+        def select(workspace: Workspace, now: int) -> Selected[wire.RecallAnswer]:
+            return self._recall(workspace, caller, request, wanted, now)
+
+        answer, used, degraded = await self._shown(workspace, request, select)
+        if not degraded:
+            self._renew(request.workspace, caller, used)
+        return msgspec.structs.replace(answer, degraded=degraded)
+
+    def _recall(
+        self, workspace: Workspace, caller: Caller, request: wire.RecallRequest, wanted: ranking.Filter, now: int
+    ) -> Selected[wire.RecallAnswer]:
+        policy = workspace.policy
+        if request.query:
+            ranked = self._by_query(workspace, caller, request.query, wanted, request.limit, now)
+        elif wanted.paths:
+            ranked = ranking.order_by_path(self._candidates(workspace, caller, wanted, now), wanted.paths, policy, now)
+        else:
+            ranked = ranking.order_without_query(self._candidates(workspace, caller, wanted, now), policy, now)
+        chosen = ranked[: request.limit]
+        warned = self._deterrents(workspace, caller, request.query, wanted, now) if request.query else []
+        notes = tuple(_recalled(workspace, one, request, now) for one in chosen)
+        deterrents = tuple(
+            wire.Deterrent(id=note.id, text=render.deterrent(note, workspace.words[note.id])) for note in warned
+        )
+        text = None
+        if request.format == "text":
+            lines = [render.memory_line(one.note, one.words, policy, now) for one in chosen]
+            text = "\n".join([*lines, *(deterrent.text for deterrent in deterrents)])
+        used = tuple(one.note for one in chosen)
+        entry = Shown(
+            at=now,
+            kind="recall",
+            actor=caller.actor,
+            session=caller.session,
+            owner=next(iter(caller.owners), None),
+            ids=tuple((note.id, note.version, 0) for note in used),
+            deterrents=tuple((note.id, note.version) for note in warned),
+            seen=workspace.position,
+        )
+        answer = wire.RecallAnswer(notes=notes, deterrents=deterrents, text=text, seq=workspace.position)
+        return Selected(answer, used, tuple(warned), msgspec.json.encode(entry) if used or warned else b"")
+
+    def _candidates(
+        self, workspace: Workspace, caller: Caller, wanted: ranking.Filter, now: int
+    ) -> Iterable[ranking.Candidate]:
+        for note in workspace.visible_live(caller, now):
+            words = workspace.words[note.id]
+            if wanted.matches(note, words, note.state):
+                yield ranking.Candidate(note, words)
+
+    def _by_query(
+        self, workspace: Workspace, caller: Caller, query: str, wanted: ranking.Filter, limit: int, now: int
+    ) -> list[ranking.Candidate]:
+        """Candidates by relevance, in whole bands that cover the limit. Filters come before the limit."""
+
+        def allow(note_id: str) -> bool:
+            note = next(iter(workspace.visible_live(caller, now, (note_id,))), None)
+            return note is not None and wanted.matches(note, workspace.words[note_id], note.state)
+
+        scored = workspace.live.score(query, allow)
+        size = ranking.whole_bands([score for _, score in scored], limit, workspace.policy.tie_width)
+        pool = []
+        for note_id, score in scored[:size]:
+            note = workspace.settled(note_id, now)
+            if note is not None:
+                pool.append(ranking.Candidate(note, workspace.words[note_id], score))
+        return ranking.order_by_relevance(pool, workspace.policy, now)
+
+    def _deterrents(
+        self,
+        workspace: Workspace,
+        caller: Caller,
+        query: str,
+        wanted: ranking.Filter,
+        now: int,
+        most: int = MAX_DETERRENTS,
+    ) -> list[Note]:
+        """Revoked notes that match the query and the filters (states aside), best first."""
+        if not len(workspace.ended):
+            return []
+        narrowed = msgspec.structs.replace(wanted, states=frozenset())
+
+        def allow(note_id: str) -> bool:
+            note = next(iter(workspace.visible_ended(caller, now, (note_id,))), None)
+            if note is None or note.state != "revoked":
+                return False
+            return narrowed.matches(note, workspace.words[note_id], note.state)
+
+        found = [workspace.settled(note_id, now) for note_id, _ in workspace.ended.score(query, allow)[:most]]
+        return [note for note in found if note is not None]
+
+    # -- into a context ------------------------------------------------------------------------------------------
+
+    async def inject(self, request: wire.InjectRequest) -> wire.InjectAnswer:
+        """The block of notes that enters a context now, within the budget. Logged before it is returned."""
+        workspace = await self._reader(request)
+        budget = self._budget(workspace, request)
+        if workspace is None or not workspace.policy.injection_enabled:
+            return _empty_block(budget, workspace)
+        caller = request.caller.to_core()
+        _check_query(request.query)
+        paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
+
+        def select(workspace: Workspace, now: int) -> Selected[tuple[wire.InjectAnswer, tuple[str, ...]]]:
+            chosen = self._choose(workspace, caller, request, paths, budget, now)
+            entry = _block_entry("inject", workspace, caller, chosen, now)
+            used = tuple(note for note in (workspace.settled(id_, now) for id_ in chosen.ids) if note is not None)
+            warned = tuple(workspace.notes[id_] for id_ in chosen.deterrents)
+            return Selected((_block_answer(chosen, workspace), chosen.matched), used, warned, entry)
+
+        (answer, matched), used, _ = await self._shown(workspace, request, select, strict=True)
+        policy = workspace.policy
+        workspace.last_injection = (len(answer.ids), answer.tokens, self.clock.now_ms())
+        if policy.injection_renews != "never":
+            renewed = [note for note in used if policy.injection_renews == "always" or note.id in matched]
+            self._renew(request.workspace, caller, renewed)
+        return answer
+
+    async def preview(self, request: wire.InjectRequest) -> wire.InjectAnswer:
+        """What inject would return now: nothing is logged, renewed or counted as a use."""
+        workspace, degraded = await self.reading(request)
+        budget = self._budget(workspace, request)
+        if workspace is None or not workspace.policy.injection_enabled:
+            return _empty_block(budget, workspace)
+        _check_query(request.query)
+        paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
+        chosen = self._choose(workspace, request.caller.to_core(), request, paths, budget, self.clock.now_ms())
+        return msgspec.structs.replace(_block_answer(chosen, workspace), degraded=degraded)
+
+    def _budget(self, workspace: Workspace | None, request: wire.InjectRequest) -> int:
+        policy = self.settings.policy if workspace is None else workspace.policy
+        wanted = request.budget_tokens
+        return policy.max_injected_tokens if wanted is None else min(wanted, policy.max_injected_tokens)
+
+    def _choose(
+        self,
+        workspace: Workspace,
+        caller: Caller,
+        request: wire.InjectRequest,
+        paths: tuple[str, ...],
+        budget: int,
+        now: int,
+    ) -> selection.Selection:
+        step = self._step(workspace, caller, request, paths, now)
+        return self._fill(workspace, workspace.visible_live(caller, now), step, budget, now)
+
+    def _fill(
+        self, workspace: Workspace, notes: Iterable[Note], step: selection.Step, budget: int, now: int
+    ) -> selection.Selection:
+        return selection.select(
+            notes,
+            workspace.words,
+            step,
+            cost=workspace.cost,
+            last_access=lambda note_id: workspace.use.get(note_id, Use()).last_at,
+            counter=counter_for(workspace.policy),
+            budget_tokens=budget,
+            policy=workspace.policy,
+            now=now,
+        )
+
+    def _step(
+        self, workspace: Workspace, caller: Caller, request: wire.InjectRequest, paths: tuple[str, ...], now: int
+    ) -> selection.Step:
+        """What the step itself asked for: notes of its paths and triggers, and those its query is about."""
+        policy = workspace.policy
+        matched: dict[str, None] = {}
+        on_path: list[str] = []
+        if paths:
+            wanted = ranking.Filter(paths=paths)
+            ranked = ranking.order_by_path(self._candidates(workspace, caller, wanted, now), paths, policy, now)
+            on_path = [one.note.id for one in ranked]
+            matched.update(dict.fromkeys(on_path))
+        if request.event is not None:
+            occasion = triggers.Occasion(event=request.event, paths=paths, prompt=request.query)
+            for note in workspace.visible_live(caller, now, list(workspace.triggered)):
+                if triggers.matching(workspace.words[note.id], occasion) is not None:
+                    matched[note.id] = None
+        deterrents: Sequence[Note] = ()
+        if request.query:
+            ranked = self._by_query(workspace, caller, request.query, ranking.Filter(), MAX_MATCHED, now)
+            best = max((one.score for one in ranked), default=0.0)
+            close = [one.note.id for one in ranked if one.score >= MATCH_SHARE * best]
+            matched = dict.fromkeys([*close[:MAX_MATCHED], *matched])
+        if request.query or paths:
+            deterrents = self._warned(workspace, caller, request.query, paths, now)
+        return selection.Step(matched=tuple(matched), on_path=frozenset(on_path), deterrents=deterrents)
+
+    def _warned(
+        self, workspace: Workspace, caller: Caller, query: str | None, paths: tuple[str, ...], now: int
+    ) -> list[Note]:
+        most = workspace.policy.max_deterrents
+        found: dict[str, Note] = {}
+        if paths:
+            for note in workspace.visible_ended(caller, now, list(workspace.notes)):
+                if note.state == "revoked" and ranking.path_grade(workspace.words[note.id], paths):
+                    found[note.id] = note
+        if query:
+            for note in self._deterrents(workspace, caller, query, ranking.Filter(), now, most):
+                found.setdefault(note.id, note)
+        return list(found.values())[:most]
+
+    async def fire(self, request: wire.FireRequest) -> wire.FireAnswer:
+        """Notes whose triggers the occasion matches, each once per session until compaction (or past its cooldown)."""
+        workspace = await self._reader(request)
+        if workspace is None or not workspace.policy.injection_enabled:
+            return wire.FireAnswer(notes=(), text="", tokens=0, seq="0-0" if workspace is None else workspace.position)
+        caller = request.caller.to_core()
+        paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
+        _check_query(request.prompt)
+        _check_query(request.command)
+        occasion = triggers.Occasion(event=request.event, paths=paths, command=request.command, prompt=request.prompt)
+        fired = await workspace.log.fired(caller.session) if caller.session else {}
+        turn = request.turn or ""
+
+        def select(workspace: Workspace, now: int) -> Selected[wire.FireAnswer]:
+            hit = []
+            for note in workspace.visible_live(caller, now, list(workspace.triggered)):
+                trigger = triggers.matching(workspace.words[note.id], occasion)
+                if trigger is not None and _may_fire(fired.get(note.id), trigger.cooldown_ms, turn, now):
+                    hit.append(note)
+            ranked = ranking.order_without_query(
+                (ranking.Candidate(note, workspace.words[note.id]) for note in hit), workspace.policy, now
+            )
+            ids = tuple(one.note.id for one in ranked)
+            step = selection.Step(matched=ids, on_path=frozenset(ids))
+            chosen = self._fill(workspace, hit, step, workspace.policy.max_injected_tokens, now)
+            used = tuple(note for note in (workspace.settled(id_, now) for id_ in chosen.ids) if note is not None)
+            answer = wire.FireAnswer(
+                notes=tuple(view(workspace, note, now) for note in used),
+                text=chosen.text,
+                tokens=chosen.tokens,
+                seq=workspace.position,
+            )
+            entry = _block_entry("fire", workspace, caller, chosen, now) if used else b""
+            return Selected(answer, used, (), entry)
+
+        answer, used, _ = await self._shown(workspace, request, select, strict=True)
+        if used:
+            if caller.session:
+                keep = self.settings.session_lease
+                await workspace.log.mark_fired(
+                    caller.session, [note.id for note in used], self.clock.now_ms(), turn, keep
+                )
+            if workspace.policy.injection_renews != "never":
+                self._renew(request.workspace, caller, used)
+        return answer
+
+    # -- what stands between a selection and its answer ----------------------------------------------------------
+
+    async def _reader(self, request: wire.Request) -> Workspace | None:
+        workspace = await self.open(request.workspace, create=False)
+        if workspace is not None and request.after is not None:
+            await workspace.reach(request.after)
+        return workspace
+
+    async def _shown(
+        self,
+        workspace: Workspace,
+        request: wire.Request,
+        select: Callable[[Workspace, int], Selected[T]],
+        *,
+        strict: bool = False,
+    ) -> tuple[T, tuple[Note, ...], bool]:
+        """Select, log and check, until what is shown stands. Returns the answer, the notes used, and ``degraded``.
+
+        ``strict`` raises ``StoreUnavailable`` instead of answering degraded.
+        """
+        caller = request.caller.to_core()
+        moved: list[str] = []
+        for attempt in range(READ_ATTEMPTS + 1):
+            now = self.clock.now_ms()
+            selected = select(workspace, now)
+            insist = attempt < READ_ATTEMPTS
+            pairs = [(note.id, self._version(workspace, note)) for note in (*selected.used, *selected.shown)]
+            owner = self.sign_of_life(workspace, caller, now)
+            try:
+                last, moved = await workspace.log.witness(
+                    now,
+                    pairs,
+                    entry=selected.entry,
+                    owner=owner,
+                    used=len(selected.used),
+                    seen=workspace.position if insist else "",
+                )
+                if not moved and (not insist or at_or_past(workspace.position, last)):
+                    workspace.count_use([note.id for note in selected.used], now)
+                    return selected.answer, selected.used, False
+                await self.follow(workspace)
+            except StoreUnavailable:
+                if strict:
+                    raise
+                return selected.answer, selected.used, True
+            except NotFound:
+                self.close(request.workspace)
+                reopened = await self.open(request.workspace, create=False)
+                if reopened is None:
+                    raise
+                workspace = reopened
+        raise StoreUnavailable("notes kept changing while they were read", hint="try again")
+
+    def _version(self, workspace: Workspace, note: Note) -> int:
+        """The recorded version behind a settled note: what the store compares."""
+        recorded = workspace.notes.get(note.id)
+        return note.version if recorded is None else recorded.version
+
+    def _renew(self, name: str, caller: Caller, notes: Sequence[Note]) -> None:
+        """After the answer: renew the perishables that were used, and graduate those used often enough."""
+        perishable = [note.id for note in notes if note.regime == "perishable"]
+        if perishable:
+            self.background(self._renew_now(name, caller, perishable))
+
+    async def _renew_now(self, name: str, caller: Caller, ids: Sequence[str]) -> None:
+        workspace = await self.open(name, create=False)
+        if workspace is None:
+            return
+        now = self.clock.now_ms()
+        for note_id in ids:
+            change = Change(workspace, now)
+            if note_id not in workspace.notes:
+                continue
+            note = change.settled(note_id)
+            if not note.live:
+                continue
+            events: list[AnyNoteEvent] = list(decisions.renew(note, caller, workspace.policy, now))
+            note = change.add(note_id, events)
+            change.add(
+                note_id, decisions.graduate(note, workspace.policy, now, workspace.use.get(note_id, Use()).times)
+            )
+            unit = change.finish()
+            if unit is None:
+                continue
+            outcome = await workspace.log.commit(unit)
+            if outcome.status in ("ok", "own"):
+                workspace.absorb(outcome, change.results)
+                if (due := workspace.due.get(note_id)) is not None:
+                    self.jobs.due(workspace.ws, due)
+
+
+def _may_fire(shown: tuple[int, str] | None, cooldown_ms: int | None, turn: str, now: int) -> bool:
+    """Never twice in one turn; again in a later one only where the trigger has a cooldown that is over."""
+    if shown is None:
+        return True
+    at, in_turn = shown
+    return cooldown_ms is not None and now - at >= cooldown_ms and not (turn and turn == in_turn)
+
+
+def _empty_block(budget: int, workspace: Workspace | None) -> wire.InjectAnswer:
+    return wire.InjectAnswer(
+        text="",
+        ids=(),
+        tokens=0,
+        budget_tokens=budget,
+        omitted=wire.Omitted(count=0, ids=()),
+        deterrents=(),
+        seq="0-0" if workspace is None else workspace.position,
+    )
+
+
+def _block_answer(chosen: selection.Selection, workspace: Workspace) -> wire.InjectAnswer:
+    return wire.InjectAnswer(
+        text=chosen.text,
+        ids=chosen.ids,
+        tokens=chosen.tokens,
+        budget_tokens=chosen.budget_tokens,
+        omitted=wire.Omitted(count=chosen.omitted_count, ids=chosen.omitted_ids),
+        deterrents=chosen.deterrents,
+        seq=workspace.position,
+    )
+
+
+def _block_entry(kind: str, workspace: Workspace, caller: Caller, chosen: selection.Selection, now: int) -> bytes:
+    entry = Shown(
+        at=now,
+        kind=kind,
+        actor=caller.actor,
+        session=caller.session,
+        owner=next(iter(caller.owners), None),
+        ids=tuple((id_, workspace.notes[id_].version, workspace.cost(id_)) for id_ in chosen.ids),
+        tokens=chosen.tokens,
+        budget=chosen.budget_tokens,
+        deterrents=tuple((id_, workspace.notes[id_].version) for id_ in chosen.deterrents),
+        seen=workspace.position,
+    )
+    return msgspec.json.encode(entry) if chosen.ids or chosen.deterrents else b""
+
+
+def _check_query(query: str | None) -> None:
+    if query is not None and len(query) > MAX_QUERY_CHARS:
+        raise Invalid(f"query has {len(query)} characters, the limit is {MAX_QUERY_CHARS}", field="query")
+
+
+def _recalled(workspace: Workspace, one: ranking.Candidate, request: wire.RecallRequest, now: int) -> wire.RecalledNote:
+    fields: dict[str, Any] = view_fields(
+        one.note,
+        one.words,
+        workspace.policy,
+        workspace.use.get(one.note.id, Use()),
+        workspace.name,
+        now,
+    )
+    if request.query:
+        fields["relevance"] = round(one.score, 4)
+    if request.query or request.paths:
+        fields["band"] = one.band
+    if request.explain:
+        fields["explanation"] = {
+            "relevance": round(one.score, 4),
+            "band": one.band,
+            "trust": ranking.trust(one.note.provenance, workspace.policy),
+            "rank": clocks.rank(one.note, workspace.policy, now),
+            "created_at": one.note.created_at,
+            "pinned": one.note.pinned,
+        }
+    return wire.RecalledNote(**fields, stale=one.stale)

@@ -1,0 +1,305 @@
+"""Writing words: remember, supersede, edit, restore. Everything that brings text into the vault is here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import msgspec
+
+from amnesiad import anchors, wire
+from amnesiad.core import clocks, decisions, intake
+from amnesiad.core.callers import Caller, address, visible
+from amnesiad.core.errors import Invalid, NotFound, Refused
+from amnesiad.core.events import Scope
+from amnesiad.core.kinds import Kind
+from amnesiad.core.notes import Anchor, Note, Words
+from amnesiad.service import similarity
+from amnesiad.service.answers import changed
+from amnesiad.service.base import Base, Decide
+from amnesiad.service.change import Change, new_note_id
+from amnesiad.store import vault
+from amnesiad.workspace import Workspace
+
+
+class Remembering(Base):
+    """The verbs that write words."""
+
+    async def remember(self, request: wire.RememberRequest) -> wire.RememberAnswer:
+        """Write a note, or return the live one that says the same. ``supersedes`` and a taken ``key`` replace notes."""
+        caller = request.caller.to_core()
+        scope, owner = self._address(request, caller)
+        words = await self._words(request, request.content)
+        replaced = None
+        if request.supersedes is not None:
+            replaced = await self._existing(request.workspace, caller, request.supersedes, "supersedes")
+
+        def decide(workspace: Workspace, change: Change) -> wire.RememberAnswer:
+            kind = request.kind or change.policy.default_kind
+            existing = self._identical(workspace, change, caller, (scope, owner, kind, words.content))
+            if existing is not None:
+                return _remembered(change, existing, created=False)
+            note, superseded = self._write(workspace, change, caller, request, words, kind, scope, owner, replaced)
+            warnings = similarity.warnings(workspace, caller, change.now, words.content, exclude=superseded)
+            return _remembered(change, note, created=True, superseded=superseded, warnings=warnings)
+
+        return await self.write(request, wire.RememberAnswer, decide, owners=(owner,) if owner else ())
+
+    async def supersede(self, request: wire.SupersedeRequest) -> wire.SupersedeAnswer:
+        """Replace a note by an existing one (``by``) or by new ``content``, in one unit."""
+        caller = request.caller.to_core()
+        if (request.by is None) == (request.content is None):
+            raise Invalid("give either by or content", field="by" if request.by else "content")
+        old_id = await self._existing(request.workspace, caller, request.id, "id")
+        reason = None if request.reason is None else intake.check_reason(request.reason)
+        if request.content is None:
+            by_id = await self._existing(request.workspace, caller, cast(str, request.by), "by")
+            return await self.write(request, wire.SupersedeAnswer, self._supersede_by(caller, old_id, by_id, reason))
+        content = request.content
+        words = await self._words(request, content)
+
+        def decide(workspace: Workspace, change: Change) -> wire.SupersedeAnswer:
+            old = self.addressed(workspace, caller, old_id, change)
+            scope: Scope = request.scope or old.scope
+            owner = request.owner or (old.owner if scope == old.scope else None)
+            if caller.role != "human":
+                scope, owner = address(caller, scope, None if scope == "workspace" else owner)
+            kind = request.kind or old.kind
+            inherited = words
+            if old.live and words.key is None and change.words(old_id).key is not None:
+                inherited = msgspec.structs.replace(words, key=change.words(old_id).key)
+            existing = self._identical(workspace, change, caller, (scope, owner, kind, content))
+            if existing is not None and existing.id != old_id:
+                return self._supersede_by(caller, old_id, existing.id, reason)(workspace, change)
+            if existing is not None:
+                raise Refused(f"note {old_id} says exactly that already", rule="supersede-itself", field="content")
+            note, _ = self._write(workspace, change, caller, request, inherited, kind, scope, owner, old_id, reason)
+            warnings = similarity.warnings(workspace, caller, change.now, content, exclude=(old_id,))
+            return wire.SupersedeAnswer(changed=True, id=old_id, by=note.id, warnings=warnings, seq="")
+
+        owners = [owner for owner in (*caller.owners, request.owner) if owner]
+        workspace = await self.open(request.workspace, create=False)
+        if workspace is not None and (old := workspace.notes.get(old_id)) is not None and old.owner:
+            owners.append(old.owner)
+        return await self.write(request, wire.SupersedeAnswer, decide, owners=tuple(dict.fromkeys(owners)))
+
+    def _supersede_by(
+        self, caller: Caller, old_id: str, by_id: str, reason: str | None
+    ) -> Decide[wire.SupersedeAnswer]:
+        def decide(workspace: Workspace, change: Change) -> wire.SupersedeAnswer:
+            old = self.addressed(workspace, caller, old_id, change)
+            by = self.addressed(workspace, caller, by_id, change)
+            events = decisions.supersede(
+                old, by, caller, change.now, reason=reason, successor=lambda id_: _successor(workspace, id_)
+            )
+            change.add(old_id, events, reason=reason)
+            return wire.SupersedeAnswer(changed=bool(events), id=old_id, by=by_id, seq="")
+
+        return decide
+
+    async def edit(self, request: wire.EditRequest) -> wire.EditAnswer:
+        """Change tags, anchors, triggers or TTL in place. Content is changed by ``supersede``."""
+        caller = request.caller.to_core()
+        note_id = await self._existing(request.workspace, caller, request.id, "id")
+        reason = None if request.reason is None else intake.check_reason(request.reason)
+        hashed: tuple[Anchor, ...] | None = None
+        if request.anchors is not msgspec.UNSET:
+            paths = intake.check_anchors(request.anchors)
+            hashed = await anchors.hash_files(anchors.root_of(request.workspace), paths)
+
+        def decide(workspace: Workspace, change: Change) -> wire.EditAnswer:
+            note = self.addressed(workspace, caller, note_id, change)
+            before = change.words(note_id) if note.state != "forgotten" else Words(content="")
+            after = before
+            if request.tags is not msgspec.UNSET:
+                after = msgspec.structs.replace(after, tags=intake.check_tags(request.tags))
+            if hashed is not None:
+                after = msgspec.structs.replace(after, anchors=hashed)
+            if request.triggers is not msgspec.UNSET:
+                triggers = intake.check_triggers([trigger.to_core() for trigger in request.triggers])
+                after = msgspec.structs.replace(after, triggers=triggers)
+            events = decisions.edit(
+                note, caller, change.now, before=before, after=after, ttl_ms=request.ttl_ms, reason=reason
+            )
+            note = change.add(note_id, events, words=after, reason=reason)
+            return changed(change, note, wire.EditAnswer, bool(events))
+
+        return await self.write(request, wire.EditAnswer, decide)
+
+    async def restore(self, request: wire.RestoreRequest) -> wire.RestoreAnswer:
+        """Plug a forgotten note's kept copy in again: a new note, a new id, a new TTL, ``restored_from`` the old."""
+        caller = request.caller.to_core()
+        workspace = await self.open(request.workspace, create=False)
+        if workspace is None:
+            raise NotFound(f"there is no note {request.id}", field="id")
+        await self.follow(workspace)
+        note_id = await self.address(workspace, caller, request.id)
+        graves = await vault.tombs(self.redis, workspace.keys, [note_id])
+        grave = graves[0]
+        reason = None if request.reason is None else intake.check_reason(request.reason)
+
+        def decide(workspace: Workspace, change: Change) -> wire.RestoreAnswer:
+            if grave is None:
+                decisions.restore(
+                    self.addressed(workspace, caller, note_id, change), caller, change.now, to="", kept=False
+                )
+                raise NotFound(f"there is no note {note_id}", field="id")
+            old, kept = grave.tomb.note, grave.tomb.kept
+            if not visible(old, caller, change.policy):
+                raise NotFound(f"there is no note {note_id}", field="id")
+            new_id = new_note_id()
+            events = decisions.restore(old, caller, change.now, to=new_id, kept=kept is not None, reason=reason)
+            words = msgspec.structs.replace(cast(Words, kept), reasons={})
+            if self._identical(workspace, change, caller, (old.scope, old.owner, old.kind, words.content)) is not None:
+                raise Refused(f"what note {note_id} said lives already", rule="restore-duplicate", hint="nothing to do")
+            if words.key is not None and workspace.holder_of_slot((old.scope, old.owner, words.key)) is not None:
+                raise Refused(f"the slot of note {note_id} is taken by another note", rule="restore-slot")
+            incarnation = None if old.owner is None else change.own(old.owner, None)
+            draft = decisions.Draft(
+                id=new_id,
+                kind=old.kind,
+                words=words,
+                scope=old.scope,
+                owner=old.owner,
+                incarnation=incarnation,
+                provenance=old.provenance,
+                curve=old.curve,
+                source_ref=old.source_ref,
+                restored_from=old.id,
+            )
+            born = decisions.create(draft, _writer_as(caller, old), change.policy, change.now)
+            change.born(born, words)
+            change.builder.retomb(old, grave.tomb, events)
+            return wire.RestoreAnswer(id=new_id, restored_from=old.id, seq="")
+
+        owner = None if grave is None else grave.tomb.note.owner
+        return await self.write(request, wire.RestoreAnswer, decide, owners=(owner,) if owner else ())
+
+    # -- parts ---------------------------------------------------------------------------------------------------
+
+    def _address(self, request: wire.NewNote, caller: Caller) -> tuple[Scope, str | None]:
+        try:
+            return address(caller, request.scope, request.owner)
+        except Refused as error:
+            self.refused(error)
+            raise
+
+    async def _existing(self, name: str, caller: Caller, text: str, field: str) -> str:
+        """The full id that an id or prefix in a request means; the projection is caught up if it does not know it."""
+        workspace = await self.open(name, create=False)
+        if workspace is None:
+            raise NotFound(f"there is no note {text}", field=field)
+        if text not in workspace.notes:
+            await self.follow(workspace)
+        return await self.address(workspace, caller, text, field)
+
+    async def _words(self, request: wire.NewNote, content: str) -> Words:
+        workspace = await self.open(request.workspace, create=False)
+        policy = self.settings.policy if workspace is None else workspace.policy
+        paths = intake.check_anchors(request.anchors)
+        return Words(
+            content=intake.check_content(content, policy.max_item_bytes),
+            key=None if request.key is None else intake.check_key(request.key),
+            tags=intake.check_tags(request.tags),
+            anchors=await anchors.hash_files(anchors.root_of(request.workspace), paths) if paths else (),
+            triggers=intake.check_triggers([trigger.to_core() for trigger in request.triggers]),
+        )
+
+    def _identical(
+        self, workspace: Workspace, change: Change, caller: Caller, text: tuple[Scope, str | None, Kind, str]
+    ) -> Note | None:
+        """The live note that says exactly this, renewed by being said again. A dead holder gives up the text."""
+        holder = workspace.holder_of_text(text)
+        if holder is None:
+            return None
+        note = change.owe(holder)
+        if not note.live:
+            return None
+        return change.add(holder, decisions.renew(note, caller, change.policy, change.now))
+
+    def _write(
+        self,
+        workspace: Workspace,
+        change: Change,
+        caller: Caller,
+        request: wire.NewNote,
+        words: Words,
+        kind: Kind,
+        scope: Scope,
+        owner: str | None,
+        replaced: str | None,
+        reason: str | None = None,
+    ) -> tuple[Note, tuple[str, ...]]:
+        """The new note and, in the same unit, the end of whatever it replaces."""
+        replaces: dict[str, None] = {}
+        if replaced is not None:
+            self.addressed(workspace, caller, replaced, change)
+            replaces[replaced] = None
+        if words.key is not None:
+            holder = workspace.holder_of_slot((scope, owner, words.key))
+            if holder is not None and change.owe(holder).live:
+                replaces[holder] = None
+        new_id = new_note_id()
+        draft = decisions.Draft(
+            id=new_id,
+            kind=kind,
+            words=words,
+            scope=scope,
+            owner=owner,
+            incarnation=None if owner is None else change.own(owner, caller.agent_kind),
+            provenance=request.provenance,
+            ttl_ms=_ttl(request, change.now),
+            curve=request.curve,
+            pinned=request.pinned,
+            source_ref=request.source_ref,
+            supersedes=tuple(replaces),
+        )
+        note = change.born(decisions.create(draft, caller, change.policy, change.now), words)
+        for old_id in replaces:
+            events = decisions.supersede(
+                change.settled(old_id), note, caller, change.now, reason=reason, successor=lambda _: None
+            )
+            change.add(old_id, events, reason=reason)
+        return note, tuple(replaces)
+
+
+def _ttl(request: wire.NewNote, now: int) -> int | msgspec.UnsetType | None:
+    if request.expires_at is None:
+        return request.ttl_ms
+    if request.ttl_ms is not msgspec.UNSET and request.ttl_ms is not None:
+        raise Invalid("give either ttl_ms or expires_at", field="expires_at")
+    if request.expires_at <= now:
+        raise Invalid("expires_at lies in the past", field="expires_at", hint="a note must live to be remembered")
+    return request.expires_at - now
+
+
+def _successor(workspace: Workspace, note_id: str) -> str | None:
+    note = workspace.notes.get(note_id)
+    return None if note is None else note.superseded_by
+
+
+def _writer_as(caller: Caller, old: Note) -> Caller:
+    """Restoring gives the note back its old provenance, whoever asks: who may was decided on the old note."""
+    if old.provenance == "human":
+        return msgspec.structs.replace(caller, role="human")
+    return msgspec.structs.replace(caller, on_behalf=caller.on_behalf or old.provenance == "user-stated")
+
+
+def _remembered(
+    change: Change,
+    note: Note,
+    *,
+    created: bool,
+    superseded: Sequence[str] = (),
+    warnings: tuple[wire.Warned, ...] = (),
+) -> wire.RememberAnswer:
+    return wire.RememberAnswer(
+        id=note.id,
+        created=created,
+        ttl_ms=clocks.lease_ttl(note, change.policy),
+        expires_at=clocks.expires_at(note, change.policy),
+        stale_at=clocks.stale_at(note, change.policy),
+        superseded=tuple(superseded),
+        warnings=warnings,
+        seq="",
+    )

@@ -1,0 +1,154 @@
+"""Verbs about one note: revoke, flag, reinstate, pin, unpin, renew, done, promote, undo.
+
+Each is a decision of the core, written by the one loop in ``base``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from amnesiad import anchors, wire
+from amnesiad.core import decisions, intake
+from amnesiad.core.callers import Caller
+from amnesiad.core.errors import Refused
+from amnesiad.core.events import AnyNoteEvent
+from amnesiad.core.notes import Anchor, Note
+from amnesiad.service.answers import changed
+from amnesiad.service.change import Change
+from amnesiad.service.remembering import Remembering
+from amnesiad.workspace import Workspace
+
+C = TypeVar("C", bound=wire.ChangeAnswer)
+Decision = Callable[[Note, Caller, Change, str | None], list[AnyNoteEvent]]
+
+
+class Transitions(Remembering):
+    """The verbs that move one note from state to state."""
+
+    async def revoke(self, request: wire.RevokeRequest) -> wire.RevokeAnswer:
+        """It was refuted. From now on it is shown only as a warning."""
+
+        def decide(note: Note, caller: Caller, change: Change, reason: str | None) -> list[AnyNoteEvent]:
+            return decisions.revoke(note, caller, change.now, reason=reason or "")
+
+        return await self._move(request, request.reason, wire.RevokeAnswer, decide)
+
+    async def flag(self, request: wire.FlagRequest) -> wire.FlagAnswer:
+        """It is in doubt: stale, with the cause distrusted."""
+
+        def decide(note: Note, caller: Caller, change: Change, reason: str | None) -> list[AnyNoteEvent]:
+            return decisions.flag(note, caller, change.now, cause="distrusted", reason=reason)
+
+        return await self._move(request, request.reason, wire.FlagAnswer, decide)
+
+    async def pin(self, request: wire.PinRequest) -> wire.PinAnswer:
+        """Stop its lease clock."""
+
+        def decide(note: Note, caller: Caller, change: Change, reason: str | None) -> list[AnyNoteEvent]:
+            return decisions.pin(note, caller, change.now, reason=reason)
+
+        return await self._move(request, request.reason, wire.PinAnswer, decide)
+
+    async def unpin(self, request: wire.UnpinRequest) -> wire.UnpinAnswer:
+        """Let its lease run again, from now."""
+
+        def decide(note: Note, caller: Caller, change: Change, reason: str | None) -> list[AnyNoteEvent]:
+            return decisions.unpin(note, caller, change.now, reason=reason)
+
+        return await self._move(request, request.reason, wire.UnpinAnswer, decide)
+
+    async def renew(self, request: wire.RenewRequest) -> wire.RenewAnswer:
+        """Use it: restart its lease. A note that has expired cannot be revived this way."""
+
+        def decide(note: Note, caller: Caller, change: Change, _: str | None) -> list[AnyNoteEvent]:
+            return decisions.renew(note, caller, change.policy, change.now)
+
+        return await self._move(request, request.reason, wire.RenewAnswer, decide)
+
+    async def done(self, request: wire.DoneRequest) -> wire.DoneAnswer:
+        """A task is completed."""
+
+        def decide(note: Note, caller: Caller, change: Change, reason: str | None) -> list[AnyNoteEvent]:
+            return decisions.done(note, caller, change.now, reason=reason)
+
+        return await self._move(request, request.reason, wire.DoneAnswer, decide)
+
+    async def promote(self, request: wire.PromoteRequest) -> wire.PromoteAnswer:
+        """Lift it to the workspace, or its provenance upward."""
+
+        def decide(note: Note, caller: Caller, change: Change, reason: str | None) -> list[AnyNoteEvent]:
+            events = decisions.promote(note, caller, change.now, to=request.to, reason=reason)
+            if events and request.to == "workspace":
+                _check_free(change, note, scope_owner=("workspace", None), verb="promote")
+            return events
+
+        return await self._move(request, request.reason, wire.PromoteAnswer, decide)
+
+    async def reinstate(self, request: wire.ReinstateRequest) -> wire.ReinstateAnswer:
+        """It holds after all: active again, re-anchored, its lease from now."""
+        caller = request.caller.to_core()
+        note_id = await self._existing(request.workspace, caller, request.id, "id")
+        reason = None if request.reason is None else intake.check_reason(request.reason)
+        hashed = await self._rehash(request.workspace, note_id)
+
+        def decide(workspace: Workspace, change: Change) -> wire.ReinstateAnswer:
+            note = self.addressed(workspace, caller, note_id, change)
+            words = None
+            if hashed and note.state != "forgotten":
+                words = msgspec.structs.replace(change.words(note_id), anchors=hashed)
+            events = decisions.reinstate(
+                note, caller, change.now, reason=reason, size=None if words is None else words.size()
+            )
+            if events and not note.live:
+                _check_free(change, note, scope_owner=(note.scope, note.owner), verb="reinstate")
+            note = change.add(note_id, events, words=words, reason=reason)
+            return changed(change, note, wire.ReinstateAnswer, bool(events))
+
+        return await self.write(request, wire.ReinstateAnswer, decide)
+
+    async def _rehash(self, name: str, note_id: str) -> tuple[Anchor, ...]:
+        workspace = await self.open(name, create=False)
+        words = None if workspace is None else workspace.words.get(note_id)
+        root = anchors.root_of(name)
+        if words is None or not words.anchors or root is None:
+            return ()
+        return await anchors.hash_files(root, [anchor.path for anchor in words.anchors])
+
+    async def _move(
+        self,
+        request: wire.NoteWrite | wire.RevokeRequest | wire.FlagRequest,
+        reason: str | None,
+        answer_type: type[C],
+        decision: Decision,
+    ) -> C:
+        caller = request.caller.to_core()
+        why = None if reason is None else intake.check_reason(reason)
+        note_id = await self._existing(request.workspace, caller, request.id, "id")
+
+        def decide(workspace: Workspace, change: Change) -> C:
+            note = self.addressed(workspace, caller, note_id, change)
+            events = decision(note, caller, change, why)
+            note = change.add(note_id, events, reason=why)
+            return changed(change, note, answer_type, bool(events))
+
+        return await self.write(request, answer_type, decide)
+
+
+def _check_free(change: Change, note: Note, *, scope_owner: tuple[str, str | None], verb: str) -> None:
+    """A note that comes (back) to life needs its text and slot free. A holder that time has ended gives way."""
+    scope, owner = scope_owner
+    workspace, words = change.workspace, change.words(note.id)
+    holder = workspace.holder_of_text((scope, owner, note.kind, words.content))
+    if holder is not None and holder != note.id and change.owe(holder).live:
+        raise Refused(f"note {holder} says the same and lives: {verb} would make two", rule="duplicate-text")
+    if words.key is not None:
+        holder = workspace.holder_of_slot((scope, owner, words.key))
+        if holder is not None and holder != note.id and change.owe(holder).live:
+            raise Refused(
+                f"the slot of note {note.id} is held by note {holder}",
+                rule="slot-taken",
+                hint=f"supersede {holder} instead",
+            )

@@ -1,0 +1,317 @@
+"""The projection of one workspace: what the log says, held in memory, so that reads cost no walk through the store.
+
+It loads heads and words, follows the log, takes in our own commits at once, and answers questions about notes at an
+instant. It is derived and disposable: everything here can be thrown away and loaded again. It decides nothing (that is
+``core``) and writes nothing (that is ``store.log``).
+
+Position: ``position`` is a stream id such that every event up to it is reflected here. A commit of ours that directly
+follows it moves it on; anything else waits for ``catch_up`` to read the log. Versions make both orders safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, cast
+
+from amnesiad.core import clocks
+from amnesiad.core.callers import Caller, visible
+from amnesiad.core.events import PolicyChanged, Scrubbed
+from amnesiad.core.inject import note_cost
+from amnesiad.core.intake import NOTE_ID_LENGTH
+from amnesiad.core.notes import LIVE, Note, Words
+from amnesiad.core.policy import Policy
+from amnesiad.search import Index
+from amnesiad.store import vault
+from amnesiad.store.connect import Store
+from amnesiad.store.keyring import Keyring
+from amnesiad.store.keys import Keys
+from amnesiad.store.log import READ_COUNT, START, Log, Outcome, at_or_past, seq_key
+from amnesiad.store.owners import Owner
+from amnesiad.store.policies import read_policy
+from amnesiad.tokens import counter_for
+
+Text = tuple[str, str | None, str, str]
+Slot = tuple[str, str | None, str]
+
+
+class Use(NamedTuple):
+    """How often a note was shown, and when last (epoch ms, 0 never). Beside the fold."""
+
+    times: int = 0
+    last_at: int = 0
+
+
+class Workspace:
+    """One workspace as this process knows it. One event loop; not shared between threads."""
+
+    def __init__(self, name: str, ws: str, redis: Store, keyring: Keyring, base: Policy) -> None:
+        self.name = name
+        self.ws = ws
+        self.redis = redis
+        self.keyring = keyring
+        self.keys = Keys(ws)
+        self.log = Log(redis, self.keys)
+        self.base = base
+        self.policy = base
+        self.policy_version = 0
+        self.overrides: dict[str, object] = {}
+        self.owners: dict[str, Owner] = {}
+        self.signs: dict[str, int] = {}
+        self.last_injection: tuple[int, int, int] | None = None
+        """Of this process: notes, tokens, epoch ms."""
+        self.used_at = 0
+        self._catching_up = asyncio.Lock()
+        self._clear()
+
+    def _clear(self) -> None:
+        self.position = START
+        self.notes: dict[str, Note] = {}
+        self.words: dict[str, Words] = {}
+        self.use: dict[str, Use] = {}
+        self.due: dict[str, int] = {}
+        self.costs: dict[str, int] = {}
+        self.live = Index()
+        self.ended = Index()
+        self.triggered: dict[str, None] = {}
+        self.unreadable: dict[str, str] = {}
+        self.bytes = {"perishable": 0, "record": 0}
+        self._texts: dict[Text, str] = {}
+        self._slots: dict[Slot, str] = {}
+        self._ahead: dict[str, str] = {}
+        self._absorbed: dict[str, int] = {}
+
+    # -- following the log ---------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Read everything anew. Raises ``NotFound`` when the workspace was dropped, ``StoreUnavailable``."""
+        async with self._catching_up:
+            await self._load()
+        await self.catch_up()
+
+    async def _load(self) -> None:
+        position = await self.log.last_id()
+        await self._load_policy()
+        self._clear()
+        async for page in vault.scan_heads(self.redis, self.keys):
+            await self._take(cast(dict[str, bytes | None], page))
+        for note_id, (count, last_at) in (await vault.use_counters(self.redis, self.keys)).items():
+            if note_id in self.notes:
+                self.use[note_id] = Use(count, last_at)
+        self.position = position
+
+    async def reload_policy(self) -> None:
+        """Read the policy anew, and with it when each note is due: the one permitted scan."""
+        await self._load_policy()
+        self.costs.clear()
+        for note in self.notes.values():
+            self._file(note)
+
+    async def _load_policy(self) -> None:
+        effective = await read_policy(self.redis, self.keys, self.base)
+        self.policy, self.policy_version, self.overrides = effective
+
+    async def _take(self, raw: dict[str, bytes | None]) -> None:
+        """Bring the notes of these raw heads up to date; ``None`` is a head that is gone."""
+        ids = list(raw)
+        words = dict(zip(ids, await vault.words(self.redis, self.keys, ids), strict=True))
+        for id_, value in raw.items():
+            if value is None:
+                self._remove(id_)
+                continue
+            head = vault.read_head(id_, value)
+            if isinstance(head, vault.Unreadable):
+                self.unreadable[id_] = head.problem
+                continue
+            known = self.notes.get(id_)
+            if known is not None and known.version > head.note.version:
+                continue
+            if self._absorbed.get(id_, -1) >= head.note.version:
+                continue
+            text = words[id_]
+            if text is not None:
+                self._put(head.note, text)
+
+    async def catch_up(self) -> bool:
+        """Read the log forward to its end. Returns whether there was anything new.
+
+        If the log ends before our position the store has lost its tail (restored from an older copy, or dropped and
+        made anew): then everything is loaded again.
+        """
+        async with self._catching_up:
+            last = await self.log.last_id()
+            if not at_or_past(last, self.position):
+                await self._load()
+                return True
+            moved = False
+            self._absorbed = {}
+            try:
+                while last != self.position:
+                    page = await self.log.read(self.position, READ_COUNT)
+                    if not page:
+                        break
+                    moved = True
+                    touched: dict[str, None] = {}
+                    for entry in page:
+                        if isinstance(entry.event, PolicyChanged):
+                            await self.reload_policy()
+                        elif not isinstance(entry.event, Scrubbed):
+                            known = self.notes.get(entry.event.note)
+                            if known is None or known.version < entry.event.version:
+                                touched[entry.event.note] = None
+                    await self._take(await vault.raw_heads(self.redis, self.keys, list(touched)))
+                    self._advance(page[-1].seq)
+                    if at_or_past(self.position, last):
+                        break
+            finally:
+                self._absorbed = {}
+            return moved
+
+    async def reach(self, seq: str) -> None:
+        """Make sure everything up to ``seq`` is reflected: read the log forward ourselves, do not wait for the tail."""
+        if not at_or_past(self.position, seq):
+            await self.catch_up()
+
+    def absorb(self, outcome: Outcome, changes: Iterable[tuple[Note, Words | None]]) -> None:
+        """Take in our own commit: the notes after it, with their words (``None`` for forgotten ones)."""
+        for note, words in changes:
+            known = self.notes.get(note.id)
+            self._absorbed[note.id] = note.version
+            if known is not None and known.version > note.version:
+                continue
+            if note.state == "forgotten" or words is None:
+                self._remove(note.id)
+            else:
+                self._put(note, words)
+        if outcome.status == "ok":
+            self._ahead[outcome.previous] = outcome.seq
+            self._advance(self.position)
+
+    def _advance(self, position: str) -> None:
+        if at_or_past(position, self.position):
+            self.position = position
+        while (following := self._ahead.pop(self.position, None)) is not None:
+            self.position = following
+        if len(self._ahead) > READ_COUNT:
+            here = seq_key(self.position)
+            self._ahead = {frm: to for frm, to in self._ahead.items() if seq_key(frm) > here}
+
+    # -- the notes -----------------------------------------------------------------------------------------------
+
+    def _put(self, note: Note, words: Words) -> None:
+        old, indexed = self.notes.get(note.id), None
+        if old is not None:
+            before = self.words[note.id]
+            indexed = (before.content, before.key, before.tags, before.anchors)
+            self._unlink(old)
+            self.costs.pop(note.id, None)
+        self.notes[note.id] = note
+        self.words[note.id] = words
+        self.unreadable.pop(note.id, None)
+        self.bytes[note.regime] += note.size
+        index, other = (self.live, self.ended) if note.live else (self.ended, self.live)
+        if old is None or old.live != note.live or indexed != (words.content, words.key, words.tags, words.anchors):
+            other.drop(note.id)
+            index.put(note.id, words)
+        if note.live and words.triggers:
+            self.triggered[note.id] = None
+        else:
+            self.triggered.pop(note.id, None)
+        if note.live:
+            self._texts[text_of(note, words)] = note.id
+            if words.key is not None:
+                self._slots[slot_of(note, words.key)] = note.id
+        self._file(note)
+
+    def _file(self, note: Note) -> None:
+        step = clocks.next_transition(note, self.policy)
+        if step is None:
+            self.due.pop(note.id, None)
+        else:
+            self.due[note.id] = step.at
+
+    def _unlink(self, note: Note) -> None:
+        words = self.words[note.id]
+        self.bytes[note.regime] -= note.size
+        if self._texts.get(text := text_of(note, words)) == note.id:
+            del self._texts[text]
+        if words.key is not None and self._slots.get(slot := slot_of(note, words.key)) == note.id:
+            del self._slots[slot]
+
+    def _remove(self, note_id: str) -> None:
+        self.unreadable.pop(note_id, None)
+        note = self.notes.get(note_id)
+        if note is None:
+            return
+        self._unlink(note)
+        self.live.drop(note_id)
+        self.ended.drop(note_id)
+        del self.notes[note_id], self.words[note_id]
+        self.due.pop(note_id, None)
+        self.triggered.pop(note_id, None)
+        self.costs.pop(note_id, None)
+        self.use.pop(note_id, None)
+
+    def count_use(self, ids: Iterable[str], now: int) -> None:
+        """Mirror what the store's use counters were just told."""
+        for note_id in ids:
+            if note_id in self.notes:
+                self.use[note_id] = Use(self.use.get(note_id, Use()).times + 1, now)
+
+    def settled(self, note_id: str, now: int) -> Note | None:
+        """The note's state at ``now``, whether or not a pass has run; ``None`` for one that is not here."""
+        note = self.notes.get(note_id)
+        if note is None or (due := self.due.get(note_id)) is None or due > now:
+            return note
+        return clocks.settle(note, self.policy, now)
+
+    def cost(self, note_id: str) -> int:
+        """Tokens the note's line costs at most; counted once for each version and policy."""
+        known = self.costs.get(note_id)
+        if known is None:
+            known = self.costs[note_id] = note_cost(
+                self.notes[note_id], self.words[note_id], self.policy, counter_for(self.policy)
+            )
+        return known
+
+    def visible_live(self, caller: Caller, now: int, ids: Iterable[str] | None = None) -> Iterator[Note]:
+        """The one way to read notes: those this caller may see whose state settled at ``now`` is live."""
+        for note_id in self.notes if ids is None else ids:
+            note = self.settled(note_id, now)
+            if note is not None and note.state in LIVE and visible(note, caller, self.policy):
+                yield note
+
+    def visible_ended(self, caller: Caller, now: int, ids: Iterable[str]) -> Iterator[Note]:
+        """Ended but not forgotten notes the caller may see; for deterrents, warnings and explicit expansion only."""
+        for note_id in ids:
+            note = self.settled(note_id, now)
+            if note is None or note.state in LIVE or note.state == "forgotten":
+                continue
+            if visible(note, caller, self.policy):
+                yield note
+
+    def holder_of_text(self, text: Text) -> str | None:
+        """The note that holds this text as folded (time may have ended it since)."""
+        return self._texts.get(text)
+
+    def holder_of_slot(self, slot: Slot) -> str | None:
+        """The note that holds this slot as folded (time may have ended it since)."""
+        return self._slots.get(slot)
+
+    async def matching_ids(self, prefix: str) -> list[str]:
+        """Every id ever issued here that begins with ``prefix``, forgotten ones included, sorted."""
+        if len(prefix) == NOTE_ID_LENGTH:
+            return [prefix]
+        found = {id_ for id_ in self.notes if id_.startswith(prefix)}
+        found.update(id_ for id_ in self.unreadable if id_.startswith(prefix))
+        return sorted(found | await vault.forgotten_ids(self.redis, self.keys, prefix))
+
+
+def text_of(note: Note, words: Words) -> Text:
+    """What makes two live notes the same text."""
+    return note.scope, note.owner, note.kind, words.content
+
+
+def slot_of(note: Note, key: str) -> Slot:
+    """What makes two live notes the same slot."""
+    return note.scope, note.owner, key
