@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 
 import typer
 import typer.core
+import typer.main
 
 from amnesiad import __version__
 from amnesiad.cli import endings, fleet, notes, oversight, processes, reading, transfer, trying
@@ -54,35 +55,53 @@ class _Sectioned(typer.core.TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - typer's signature
         for title, group in SECTIONS.items():
-            names = [
-                command.name or command.callback.__name__ for command in group.registered_commands if command.callback
-            ]
+            names = [_name(command) for command in group.registered_commands]
             width = formatter.width - max(map(len, names)) - 6
             with formatter.section(title):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
 
 
-app = typer.Typer(
-    cls=_Sectioned,
-    help="The memory sidecar that governs how agent memory ends.",
-    epilog="Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 no daemon answers.",
-    no_args_is_help=True,
-    # Plain help and errors: rich would take longer to import than most commands to run.
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for _group in SECTIONS.values():
-    app.add_typer(_group)
-
-
-@app.callback()
 def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
         sys.stdout.write(f"amnesia {__version__}\n")
         raise typer.Exit
+
+
+def _new_app() -> typer.Typer:
+    app = typer.Typer(
+        cls=_Sectioned,
+        help="The memory sidecar that governs how agent memory ends.",
+        epilog="Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 no daemon answers.",
+        no_args_is_help=True,
+        # Plain help and errors: rich would take longer to import than most commands to run.
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    return app
+
+
+app: Final = _new_app()
+for _group in SECTIONS.values():
+    app.add_typer(_group)
+
+
+def _tree(arguments: list[str]) -> Any:
+    """The tree of commands, or for one that is named only its branch: forty take longer to make than most to run."""
+    for group in SECTIONS.values():
+        for command in group.registered_commands:
+            if arguments and _name(command) == arguments[0]:
+                branch = _new_app()
+                branch.registered_commands.append(command)
+                return typer.main.get_command(branch)
+    return typer.main.get_command(app)
+
+
+def _name(command: Any) -> str:
+    return str(command.name or command.callback.__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -106,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
     try:
-        code = typer.main.get_command(app).main(arguments, prog_name="amnesia", standalone_mode=False)
+        code = _tree(arguments).main(arguments, prog_name="amnesia", standalone_mode=False)
     except AmnesiaError as error:
         _report(error, as_json)
         return exit_code(error)

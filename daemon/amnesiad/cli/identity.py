@@ -7,7 +7,6 @@ kept honest by convention, and the daemon alone decides what a role may do.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
@@ -107,6 +106,8 @@ def default_workspace(directory: Path, environ: Mapping[str, str], *, store_is_l
 
 def _repository(directory: Path, environ: Mapping[str, str]) -> Path | None:
     """The root of the repository that a directory belongs to, or ``None`` outside of one or without git."""
+    import subprocess
+
     # Asking where the repository is runs none of its hooks, so one that belongs to somebody else (a bind mount, most
     # often) is no danger here, and refusing it would give each of its directories a memory of its own.
     command = ["git", "-c", "safe.directory=*", "rev-parse", "--git-common-dir"]

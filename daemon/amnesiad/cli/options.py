@@ -11,7 +11,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from amnesiad.core.times import parse_duration
 from amnesiad.errors import Invalid
 
 NoteId = Annotated[str, typer.Argument(metavar="ID", help="A note id, or a prefix of 4 or more that is unique.")]
@@ -94,6 +93,8 @@ def _read_trigger(rule: str) -> dict[str, Any]:
         if not equals or name not in _TRIGGER_FIELDS or not value:
             raise Invalid(f"trigger has a part that is not understood: {part!r}", field="triggers", hint=hint)
         if name == "cooldown":
+            from amnesiad.core.times import parse_duration
+
             trigger["cooldown_ms"] = parse_duration(value, field="triggers.cooldown")
         else:
             trigger[name] = value.split(",") if name == "words" else value

@@ -10,7 +10,6 @@ import typer
 from amnesiad.cli import options
 from amnesiad.cli.call import Answer, Call, verb
 from amnesiad.cli.screen import SHORT_HASH, console_note, fields, remaining, safe, say, sentence, table, when
-from amnesiad.core.times import format_duration
 from amnesiad.errors import Invalid
 
 app = typer.Typer()
@@ -54,6 +53,8 @@ def _injection(injection: Mapping[str, Any]) -> str:
 def _worker(worker: Mapping[str, Any]) -> str:
     if not worker.get("alive"):
         return "not running: nothing is unplugged or scrubbed until one is"
+    from amnesiad.core.times import format_duration
+
     lag_ms = worker.get("lag_ms")
     return "alive" if lag_ms is None else f"alive, {format_duration(int(lag_ms))} behind"
 

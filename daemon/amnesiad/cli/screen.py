@@ -1,7 +1,8 @@
 """What people see: plain tables, one line per note, errors as two lines. Programs get JSON and never pass here.
 
 Text that came from a note, or from anybody's request, passes ``safe`` before it is printed, so that no note can clear
-the screen or forge a line. Rich is imported when something is drawn: a command that prints JSON never pays for it.
+the screen or forge a line. Rich and the core are imported when something is drawn: a command that prints JSON never
+pays for them.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-
-from amnesiad.core.times import format_coarse, format_time
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -117,6 +116,8 @@ def fields(pairs: Iterable[tuple[str, object]]) -> None:
 
 def when(time_ms: int | None) -> str | None:
     """An instant with its zone, to the second: people read it, ``--json`` has the milliseconds."""
+    from amnesiad.core.times import format_time
+
     return None if time_ms is None else format_time(time_ms // 1000 * 1000)
 
 
@@ -124,6 +125,8 @@ def remaining(time_ms: int | None, now_ms: int | None = None) -> str:
     """Coarse time until an instant, as this machine's clock tells it; empty for ``None``, ``due`` once it has come."""
     if time_ms is None:
         return ""
+    from amnesiad.core.times import format_coarse
+
     left_ms = time_ms - (int(time.time() * 1000) if now_ms is None else now_ms)
     return format_coarse(left_ms) if left_ms > 0 else "due"
 
