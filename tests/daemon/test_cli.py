@@ -367,6 +367,17 @@ class TestShowing:
         assert main(["inject", "--budget", "9"]) == 0
         assert capsys.readouterr().out == ""
 
+    def test_help_and_version(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """The help lists every command under its section, and the version is one line."""
+        assert main(["--version"]) == 0
+        assert capsys.readouterr().out == f"amnesia {__version__}\n"
+        assert main(["--help"]) == 0
+        shown = capsys.readouterr().out
+        assert all(section in shown for section in SECTIONS)
+        assert all(f"\n  {verb} " in shown for verb in VERBS)
+        assert main(["pin", "--help"]) == 0
+        assert "--workspace" in capsys.readouterr().out
+
 
 class TestExitCodes:
     """0 done, 1 refused, 2 wrong usage, 3 no daemon."""

@@ -61,12 +61,18 @@ class _Sectioned(typer.core.TyperGroup):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(width)) for name in names])
 
 
-def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-) -> None:
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         sys.stdout.write(f"amnesia {__version__}\n")
         raise typer.Exit
+
+
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Holds the options of ``amnesia`` itself; ``--version`` has ended the command before this is called."""
 
 
 def _new_app() -> typer.Typer:
