@@ -1,12 +1,15 @@
 """One HTTP request and its answer, over the bare ASGI callables: bodies within their limits, one way to answer.
 
 It knows HTTP and nothing of verbs. Whatever it refuses, the connection stays correct: what the client still sends of a
-body is read and dropped when it is short, and the connection is closed after the answer when it is long or endless.
+short body is read and dropped; a long or endless one costs the connection, but only after a moment of listening on, for
+a client that is cut off while it sends may never read why.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -20,6 +23,8 @@ Send = Callable[[Message], Awaitable[None]]
 
 MAX_DISCARD_BYTES: Final = 4 * 1024 * 1024
 """A refused body up to this size is read and dropped to keep the connection; a longer one costs the connection."""
+LINGER_S: Final = 1.0
+"""How long a client that is being hung up on may go on sending: long enough to notice an answer on the same machine."""
 MAX_QUERY_FIELDS: Final = 32
 """Fields of a query string: more than any request has."""
 
@@ -123,21 +128,30 @@ class Exchange:
     ) -> None:
         """The whole answer at once."""
         headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *extra]
-        await self._start(status, headers)
-        await self._send({"type": "http.response.body", "body": body})
+        if await self._start(status, headers):
+            await self._send({"type": "http.response.body", "body": body})
+            return
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        with suppress(TimeoutError, ClientGone):
+            async with asyncio.timeout(LINGER_S):
+                async for _ in self._chunks():
+                    pass
+        await self._send({"type": "http.response.body", "body": b""})
 
     async def start_stream(self, kind: bytes) -> None:
         """Begin an answer of unknown length; ``write`` and ``finish`` follow."""
         await self._start(200, [(b"content-type", kind), (b"cache-control", b"no-store")])
 
-    async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        if not self._body_read:
-            declared = self._declared_bytes()
-            if declared is None or declared > MAX_DISCARD_BYTES:
-                headers.append((b"connection", b"close"))
+    async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> bool:
+        """Send the head; whether the connection can be kept."""
+        declared = self._declared_bytes()
+        keep = self._body_read or (declared is not None and declared <= MAX_DISCARD_BYTES)
+        if not keep:
+            headers.append((b"connection", b"close"))
         self.started = True
         self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        return keep
 
     async def write(self, chunk: bytes) -> None:
         """A piece of a streamed answer; waits while the client is slow."""

@@ -131,7 +131,7 @@ class ApiServer:
         self.started = asyncio.Event()
         self.http_address: tuple[str, int] | None = None
         self._app = app
-        self._path = socket_path
+        self.socket_path = socket_path
         self._http = http
         self._state_dir = state_dir
         self._listener: Listener | None = None
@@ -140,7 +140,7 @@ class ApiServer:
     async def start(self) -> None:
         """Open the socket and accept. Raises ``ConfigError`` (see ``listen.open_socket``); leaves nothing open then."""
         try:
-            self._listener = open_socket(self._path)
+            self._listener = open_socket(self.socket_path)
             await self._accept(self._app, UnixDoor, self._listener.sock)
             if self._http is not None:
                 await self._accept_http(self._http)

@@ -18,6 +18,7 @@ from amnesiad.client import verbs
 from amnesiad.client.identity import (
     ATTEMPTS,
     DEFAULT_TIMEOUT_S,
+    READ_BYTES,
     Body,
     Identity,
     hung_up,
@@ -25,6 +26,7 @@ from amnesiad.client.identity import (
     raise_refusal,
     unreachable,
 )
+from amnesiad.errors import TooLarge
 from amnesiad.limits import MAX_LINE_BYTES
 
 if TYPE_CHECKING:
@@ -52,6 +54,18 @@ class _UnixConnection(http.client.HTTPConnection):
             if isinstance(failure, TimeoutError):
                 raise
             raise unreachable(self._path, failure) from failure
+
+
+def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    """The lines of a streamed answer. Raises ``IncompleteRead`` if it stops early, which ``readline`` would hide."""
+    rest = b""
+    while chunk := response.read1(READ_BYTES):
+        *complete, rest = (rest + chunk).split(b"\n")
+        yield from complete
+        if len(rest) > MAX_LINE_BYTES:
+            raise TooLarge(f"a line of the answer exceeds {MAX_LINE_BYTES} bytes", field="line")
+    if rest:
+        yield rest
 
 
 def _method(call: verbs.Call[P, A]) -> Callable[Concatenate[Client, P], A]:
@@ -118,8 +132,8 @@ class Client:
         """An agent's own hook payload, answered in that agent's own form."""
         query = urlencode({"workspace": workspace} if workspace else {})
         data = json.dumps(dict(payload)).encode()
-        with self._lock:
-            answer: dict[str, Any] = json.loads(self._send(f"/v1/hooks/{agent}?{query}".rstrip("?"), data))
+        raw = self._attempt(f"/v1/hooks/{agent}?{query}".rstrip("?"), data, repeatable=False)
+        answer: dict[str, Any] = json.loads(raw)
         return answer
 
     def export(self) -> Iterator[dict[str, Any]]:
@@ -131,7 +145,7 @@ class Client:
                 response = connection.getresponse()
                 if response.status != http.client.OK:
                     raise_refusal(response.status, response.read())
-                while line := response.readline(MAX_LINE_BYTES + 1):
+                for line in _lines(response):
                     yield json.loads(line)
             except TimeoutError:
                 raise no_answer(self._timeout_s) from None
@@ -162,12 +176,16 @@ class Client:
 
     def _exchange(self, verb: str, body: Body) -> bytes:
         prepared = self._identity.prepare(verb, body)
+        return self._attempt(f"/v1/{verb}", prepared.data, repeatable=prepared.repeatable)
+
+    def _attempt(self, target: str, data: bytes, *, repeatable: bool) -> bytes:
+        attempts = ATTEMPTS if repeatable else 1
         with self._lock:
-            for attempt in range(ATTEMPTS):
+            for attempt in range(attempts):
                 try:
-                    return self._send(f"/v1/{verb}", prepared.data)
+                    return self._send(target, data)
                 except _BROKEN as failure:
-                    if attempt + 1 == ATTEMPTS or not prepared.repeatable:
+                    if attempt + 1 == attempts:
                         raise hung_up(self._identity.socket) from failure
         raise AssertionError("unreachable: the last attempt returns or raises")
 

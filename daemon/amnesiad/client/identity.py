@@ -39,6 +39,9 @@ DEFAULT_TIMEOUT_S: Final = 35.0
 ATTEMPTS: Final = 2
 """One request and one repeat: a second broken connection in a row is no accident."""
 
+READ_BYTES: Final = 64 * 1024
+"""What is read of a stream at a time; the kernel's buffer of a Unix socket is not much larger."""
+
 WRITES: Final = frozenset(
     {
         "dead", "done", "edit", "flag", "forget", "owners", "pin", "policy", "promote", "reinstate", "remember", "renew",

@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
-from typing import Final
 
 import httptools
 import msgspec
 
 from amnesiad import wire
-from amnesiad.client.identity import hung_up, no_answer, raise_refusal, unreachable
+from amnesiad.client.identity import READ_BYTES, hung_up, no_answer, raise_refusal, unreachable
 from amnesiad.errors import TooLarge
 from amnesiad.limits import MAX_LINE_BYTES
-
-READ_BYTES: Final = 64 * 1024
-"""What is read at a time; the kernel's buffer of a Unix socket is not much larger."""
 
 Upload = Iterable[bytes] | AsyncIterator[bytes]
 
@@ -49,8 +45,9 @@ class _Answer:
 async def streamed(
     path: str, target: str, upload: bytes | Upload | None, timeout_s: float
 ) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Send a request and give the lines of its answer as they come. ``timeout_s`` bounds each wait for the first of them.
+    """Send a request and give the lines of its answer as they come.
 
+    ``timeout_s`` bounds each wait for the daemon to read on, and the one for the answer's status.
     ``upload`` is a body, lines to send in chunks, or ``None`` for a GET. Raises what the daemon refuses with.
     """
     try:
@@ -59,11 +56,8 @@ async def streamed(
         raise unreachable(path, failure) from failure
     answer = _Answer()
     try:
-        with suppress(ConnectionError):  # refused before the end of the upload: the answer says why
-            await _send(writer, target, upload)
         try:
-            async with asyncio.timeout(timeout_s):
-                await _read_status(reader, answer)
+            await _converse(reader, writer, answer, target, upload, timeout_s)
         except TimeoutError:
             raise no_answer(timeout_s) from None
         except (ConnectionError, httptools.HttpParserError) as failure:
@@ -77,7 +71,32 @@ async def streamed(
             await writer.wait_closed()
 
 
-async def _send(writer: asyncio.StreamWriter, target: str, upload: bytes | Upload | None) -> None:
+async def _converse(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    answer: _Answer,
+    target: str,
+    upload: bytes | Upload | None,
+    timeout_s: float,
+) -> None:
+    """Send while listening: a refusal may come in the middle of an upload, and then ends it."""
+    sending = asyncio.ensure_future(_send(writer, target, upload, timeout_s))
+    listening = asyncio.ensure_future(_read_status(reader, answer))
+    try:
+        await asyncio.wait({sending, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if not listening.done():
+            with suppress(ConnectionError):  # the other end has stopped listening: what it said is still to be read
+                sending.result()
+            async with asyncio.timeout(timeout_s):
+                await listening
+        listening.result()
+    finally:
+        sending.cancel()
+        listening.cancel()
+        await asyncio.gather(sending, listening, return_exceptions=True)
+
+
+async def _send(writer: asyncio.StreamWriter, target: str, upload: bytes | Upload | None, timeout_s: float) -> None:
     if upload is None:
         writer.write(request_head(target, "GET") + b"\r\n")
     elif isinstance(upload, bytes):
@@ -87,9 +106,11 @@ async def _send(writer: asyncio.StreamWriter, target: str, upload: bytes | Uploa
         async for line in _each(upload):
             whole = line if line.endswith(b"\n") else line + b"\n"
             writer.write(b"%x\r\n%s\r\n" % (len(whole), whole))
-            await writer.drain()
+            async with asyncio.timeout(timeout_s):
+                await writer.drain()
         writer.write(b"0\r\n\r\n")
-    await writer.drain()
+    async with asyncio.timeout(timeout_s):
+        await writer.drain()
 
 
 async def _each(lines: Upload) -> AsyncIterator[bytes]:

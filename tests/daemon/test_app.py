@@ -1,0 +1,642 @@
+"""The door over a real socket: limits, envelopes, and connections that stay correct whatever is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from tests.daemon.door import WORDS, Clerk, Wire, remember, request
+from tests.support import wait_until
+
+from amnesiad import errors
+from amnesiad.api import app as app_module
+from amnesiad.api import serve as serve_module
+from amnesiad.api.app import App, Readiness
+from amnesiad.api.serve import ApiServer, serve
+from amnesiad.errors import ConfigError
+from amnesiad.limits import MAX_REQUEST_BYTES, SUN_PATH_BYTES
+
+
+@pytest.fixture
+async def clerk() -> Clerk:
+    return Clerk()
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A short private directory: the test's own may be too long for a socket."""
+    with TemporaryDirectory(prefix="amn") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+async def server(clerk: Clerk, place: Path) -> AsyncIterator[ApiServer]:
+    running = await serve(App(clerk), place / "a.sock")
+    yield running
+    await running.stop()
+
+
+@pytest.fixture
+async def line(server: ApiServer) -> AsyncIterator[Wire]:
+    connection = await Wire.to(server.socket_path)
+    yield connection
+    await connection.close()
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(entry.name for entry in directory.iterdir())
+
+
+async def still_answers(path: Path) -> bool:
+    connection = await Wire.to(path)
+    try:
+        return (await connection.ask("/healthz", method="GET")).status == 200
+    finally:
+        await connection.close()
+
+
+async def test_fifty_connections_at_once(server: ApiServer) -> None:
+    """C01: fifty connections each write at once; fifty distinct notes, every answer parses."""
+
+    async def write(number: int) -> str:
+        connection = await Wire.to(server.socket_path)
+        await connection.send(remember(f"note {number}"))
+        reply = await connection.reply()
+        await connection.close()
+        assert reply.status == 200
+        return str(reply.json["id"])
+
+    assert len(set(await asyncio.gather(*(write(number) for number in range(50))))) == 50
+
+
+async def test_a_request_in_three_pieces(line: Wire) -> None:
+    """C03: a request split over three sends, in its head and in its body, is answered once."""
+    whole = remember("in pieces")
+    for piece in (whole[:20], whole[20:-9], whole[-9:]):
+        await line.send(piece)
+        await asyncio.sleep(0)
+    assert (await line.reply()).status == 200
+
+
+async def test_two_requests_in_one_send(line: Wire, clerk: Clerk) -> None:
+    """C03: two requests in one send are answered in order."""
+    await line.send(remember("first") + remember("second"))
+    ids = [(await line.reply()).json["id"] for _ in range(2)]
+    assert [clerk.texts[note_id] for note_id in ids] == ["first", "second"]
+
+
+async def test_the_last_line_of_an_import_needs_no_line_break(line: Wire, clerk: Clerk) -> None:
+    """C03: an import loses nothing, whatever its chunks, blank lines and missing last line break."""
+    await line.send(
+        b"POST /v1/import?workspace=/src/app&dry_run=true HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    )
+    for piece in (b'{"a":1}\n{"a"', b":2}\r\n", b"\n", b'{"a":3}'):
+        await line.send(b"%x\r\n%s\r\n" % (len(piece), piece))
+    await line.send(b"0\r\n\r\n")
+    assert (await line.reply()).json["lines"] == 3
+    assert clerk.lines == [b'{"a":1}', b'{"a":2}', b'{"a":3}']
+    assert clerk.seen[0].dry_run is True
+
+
+async def test_an_endless_import_line_is_refused(line: Wire, place: Path) -> None:
+    """V25: a line past its limit is too large, and the daemon goes on."""
+    body = b"x" * (MAX_REQUEST_BYTES + 1)
+    reply = await line.ask("/v1/import?workspace=/src/app", body)
+    assert (reply.status, reply.error["code"]) == (413, "too_large")
+    assert await still_answers(place / "a.sock")
+
+
+@pytest.mark.parametrize("size", [2 * MAX_REQUEST_BYTES, 50_000_000, 1_000_000_000])
+async def test_a_body_past_the_limit_is_refused_unread(size: int, line: Wire, place: Path) -> None:
+    """V25, V26: two megabytes, fifty, or a declared gigabyte get 413 at once, and the daemon is unharmed."""
+    await line.send(f"POST /v1/remember HTTP/1.1\r\nhost: x\r\ncontent-length: {size}\r\n\r\n".encode())
+    reply = await line.reply()
+    assert (reply.status, reply.error["code"], reply.error["field"]) == (413, "too_large", "body")
+    assert await still_answers(place / "a.sock")
+
+
+async def test_fifty_megabytes_really_sent(server: ApiServer) -> None:
+    """V25: a client that sends its fifty megabytes regardless still gets to read why not."""
+
+    def send() -> bytes:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(20)
+            sock.connect(str(server.socket_path))
+            with suppress(BrokenPipeError, ConnectionResetError):
+                sock.sendall(request("/v1/remember", b"x" * 50_000_000))
+            return sock.recv(64)
+
+    assert (await asyncio.to_thread(send)).startswith(b"HTTP/1.1 413 ")
+    assert await still_answers(server.socket_path)
+
+
+async def test_a_chunked_body_is_counted(line: Wire) -> None:
+    """V26: a body of unannounced length is refused where it passes the limit, and the connection closed."""
+    await line.send(b"POST /v1/remember HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+    piece = b"x" * 65_536
+    for _ in range(MAX_REQUEST_BYTES // len(piece) + 1):
+        await line.send(b"%x\r\n%s\r\n" % (len(piece), piece))
+    reply = await line.reply()
+    assert (reply.status, reply.headers["connection"]) == (413, "close")
+    assert await line.closed()
+
+
+async def test_a_refused_request_leaves_the_connection_usable(line: Wire) -> None:
+    """After a 400, a 404, a 405 and a 413 the next request on the same connection is answered for itself."""
+    for target, body, status in (
+        ("/v1/remember", b"{", 400),
+        ("/v1/nonsense", b'{"a": 1}' * 1000, 404),
+        ("/healthz", b"{}", 405),
+        ("/v1/remember", b"x" * (2 * MAX_REQUEST_BYTES), 413),
+    ):
+        assert (await line.ask(target, body)).status == status
+        await line.send(remember("after"))
+        assert (await line.reply()).status == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"", "body"),
+        (b"[" * 100_000, "body"),
+        (b'{"workspace": "/x", "content": "a\\u0000"}', "content"),
+        (b'{"workspace": "/x", "content": "a\\ud800"}', "content"),
+        (b'{"workspace": "/x", "content": "a", "ttl_ms": NaN}', "ttl_ms"),
+        (b'{"workspace": "/x", "content": "a", "expires_at": "tomorrow"}', "expires_at"),
+        (b'{"workspace": "/x", "content": "a", "mood": 1}', "mood"),
+    ],
+)
+async def test_a_wrong_body_is_a_400_that_names_the_field(body: bytes, field: str, line: Wire) -> None:
+    """C07, V25, V26: what cannot be a request is refused at the door by field, never a 500."""
+    reply = await line.ask("/v1/remember", body)
+    assert (reply.status, reply.error["code"], reply.error["field"]) == (400, "invalid", field)
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status"),
+    [
+        ("GET", "/", 404),
+        ("HEAD", "/", 404),
+        ("GET", "/v1/", 405),
+        ("POST", "/v1/", 404),
+        ("POST", "/v1", 404),
+        ("POST", "/v1/remember/more", 404),
+        ("POST", "/v1/" + "x" * 5000, 404),
+        ("POST", "/v1/%00%ff", 404),
+        ("POST", "/v1/remember?content=x", 400),
+        ("HEAD", "/v1/remember", 405),
+        ("GET", "/v1/remember", 405),
+        ("OPTIONS", "/v1/remember", 405),
+        ("DELETE", "/healthz", 405),
+        ("HEAD", "/healthz", 200),
+        ("HEAD", "/readyz", 200),
+        ("GET", "/v1/feed", 400),
+        ("GET", "/v1/feed?workspace=/x&workspace=/y", 400),
+        ("GET", "/v1/feed?workspace=%ff", 400),
+        ("GET", "/v1/feed?workspace=/x&after=yesterday", 400),
+        ("POST", "/v1/import", 400),
+        ("POST", "/v1/hooks/", 400),
+        ("POST", "/v1/hooks/two%20words", 400),
+        ("POST", "/../etc/passwd", 404),
+    ],
+)
+async def test_the_wrong_place_is_never_a_500(method: str, target: str, status: int, line: Wire) -> None:
+    """V26: any method on any path is answered with a 4xx and an envelope."""
+    reply = await line.ask(target, method=method)
+    assert reply.status == status
+    if status != 200 and method != "HEAD":
+        assert set(reply.error) >= {"code", "message"}
+
+
+async def test_an_unknown_verb_gets_the_near_ones(line: Wire) -> None:
+    """A misspelt verb is answered with the right one."""
+    reply = await line.ask("/v1/rember")
+    assert (reply.error["code"], reply.error["hint"]) == ("not_found", "did you mean remember?")
+
+
+async def test_a_wrong_method_is_told_the_right_one(line: Wire) -> None:
+    """405 carries Allow."""
+    assert (await line.ask("/v1/remember", method="PUT")).headers["allow"] == "POST"
+    assert (await line.ask("/readyz", method="POST")).headers["allow"] == "GET, HEAD"
+
+
+@pytest.mark.parametrize("junk", [b"\x16\x03\x01\x02\x00junk\r\n\r\n", b"GET\r\n\r\n", b"POST /v1/status HTTP/1.1\r\ncontent-length: -1\r\n\r\n"])  # fmt: skip
+async def test_what_is_not_http_gets_an_envelope_and_a_closed_connection(junk: bytes, line: Wire, place: Path) -> None:
+    """V26: broken HTTP is answered with 400 in our form, and only that connection suffers."""
+    await line.send(junk)
+    reply = await line.reply()
+    assert (reply.status, reply.error["code"]) == (400, "invalid")
+    assert await line.closed()
+    assert await still_answers(place / "a.sock")
+
+
+async def test_endless_headers_are_cut_off(line: Wire) -> None:
+    """A head that never ends is refused instead of being kept in memory."""
+    await line.send(b"GET /healthz HTTP/1.1\r\nx: ")
+    await line.send(b"y" * (serve_module.MAX_HEAD_BYTES + 1))
+    reply = await line.reply()
+    assert (reply.status, reply.error["field"]) == (413, "headers")
+    assert await line.closed()
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "code"),
+    [
+        (errors.Invalid("x", field="a"), 400, "invalid"),
+        (errors.Forbidden("x", rule="provenance"), 403, "forbidden"),
+        (errors.NotFound("x"), 404, "not_found"),
+        (errors.Ambiguous("x", choices=("a", "b")), 409, "ambiguous"),
+        (errors.Conflict("x"), 409, "conflict"),
+        (errors.TooLarge("x"), 413, "too_large"),
+        (errors.Refused("x", rule="cycle"), 422, "refused"),
+        (errors.IllegalTransition("x", rule="revoked"), 422, "refused"),
+        (errors.Busy("x"), 429, "busy"),
+        (errors.StoreUnavailable("x"), 503, "store_unavailable"),
+        (errors.StoreUnfit("x"), 503, "store_unavailable"),
+        (errors.Deadline("x"), 504, "deadline"),
+        (errors.StoreFull("x"), 507, "store_full"),
+        (errors.Bug("x"), 500, "internal"),
+        (errors.ConfigError("x"), 500, "internal"),
+        (errors.AmnesiaError("x"), 500, "internal"),
+        (TimeoutError("x"), 500, "internal"),
+        (RecursionError("x"), 500, "internal"),
+    ],
+)
+async def test_each_error_has_its_status(fault: Exception, status: int, code: str, line: Wire, clerk: Clerk) -> None:
+    """The closed set of codes: each error leaves with its status, and nothing else is invented."""
+    clerk.fault = fault
+    with capture_logs():
+        reply = await line.ask("/v1/inspect", b'{"workspace": "/x", "id": "abcdefghjk"}')
+    assert (reply.status, reply.error["code"]) == (status, code)
+    if isinstance(fault, errors.CallerError):
+        assert reply.error.get("choices", []) == list(fault.choices)
+        assert reply.error.get("rule") == fault.rule
+
+
+async def test_a_bug_is_reported_by_an_id_and_without_words(line: Wire, clerk: Clerk) -> None:
+    """A crash holding a note's words puts none of them into the answer or the log; the id leads from one to the other."""
+    try:
+        try:
+            raise KeyError(WORDS)
+        except KeyError as cause:
+            raise ValueError(f"cannot handle {WORDS!r}") from cause
+    except ValueError as error:
+        clerk.fault = error
+    with capture_logs() as logs:
+        reply = await line.ask("/v1/inspect", b'{"workspace": "/x", "id": "abcdefghjk"}')
+    assert reply.status == 500
+    (entry,) = logs
+    assert entry["id"] in reply.error["hint"]
+    assert "ValueError at" in entry["exception"][0]
+    assert "door.py" in entry["exception"][0]
+    assert "KeyError at" in entry["exception"][1]
+    assert WORDS not in str(logs) + reply.body.decode()
+
+
+async def test_a_slow_answer_meets_the_deadline(line: Wire, clerk: Clerk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that hangs costs one 504; its work is cancelled and the connection goes on."""
+    monkeypatch.setattr(app_module, "DEADLINE_S", 0.05)
+    clerk.gate.clear()
+    reply = await line.ask("/v1/recall", b'{"workspace": "/x"}')
+    assert (reply.status, reply.error["code"]) == (504, "deadline")
+    assert clerk.waiting == 0
+    clerk.gate.set()
+    assert (await line.ask("/v1/recall", b'{"workspace": "/x"}')).status == 200
+
+
+async def test_a_slow_body_meets_the_deadline(line: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that stops in the middle of its body is answered, not waited for."""
+    monkeypatch.setattr(app_module, "DEADLINE_S", 0.05)
+    await line.send(b"POST /v1/remember HTTP/1.1\r\nhost: x\r\ncontent-length: 50\r\n\r\n{")
+    assert (await line.reply()).status == 504
+
+
+async def test_more_than_the_bound_in_flight_is_busy(
+    line: Wire, clerk: Clerk, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Past the bound a request is refused at once; health is answered all the same."""
+    monkeypatch.setattr(app_module, "MAX_IN_FLIGHT", 1)
+    clerk.gate.clear()
+    await line.send(request("/v1/recall", b'{"workspace": "/x"}'))
+    await wait_until(lambda: clerk.waiting)
+    other = await Wire.to(place / "a.sock")
+    reply = await other.ask("/v1/recall", b'{"workspace": "/x"}')
+    assert (reply.status, reply.error["code"]) == (429, "busy")
+    assert (await other.ask("/healthz", method="GET")).json["in_flight"] == 1
+    clerk.gate.set()
+    assert (await line.reply()).status == 200
+    await other.close()
+
+
+async def test_more_connections_than_the_bound_are_turned_away(
+    line: Wire, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Past the bound a connection gets 429 and is closed; those that were there stay."""
+    assert (await line.ask("/healthz", method="GET")).status == 200
+    monkeypatch.setattr(serve_module, "MAX_CONNECTIONS", 1)
+    other = await Wire.to(place / "a.sock")
+    assert (await other.reply()).status == 429
+    assert await other.closed()
+    assert (await line.ask("/healthz", method="GET")).status == 200
+    await other.close()
+
+
+async def test_a_client_that_hangs_up_disturbs_nobody(server: ApiServer) -> None:
+    """A connection broken in the middle of a body leaves nothing in flight and logs nothing."""
+    with capture_logs() as logs:
+        connection = await Wire.to(server.socket_path)
+        await connection.send(b"POST /v1/remember HTTP/1.1\r\nhost: x\r\ncontent-length: 50\r\n\r\n{")
+        await connection.close()
+        line = await Wire.to(server.socket_path)
+
+        async def idle() -> bool:
+            return bool((await line.ask("/healthz", method="GET")).json["in_flight"] == 0)
+
+        await wait_until(idle)
+        await line.close()
+    assert logs == []
+
+
+async def test_readiness_tells_how_far_the_start_has_come(clerk: Clerk, place: Path) -> None:
+    """/readyz is 503 with the progress until the daemon is ready; /healthz answers from the first moment."""
+    state = Readiness(ready=False, stage="loading", done=1, total=3)
+    running = await serve(App(clerk, readiness=lambda: state), place / "a.sock")
+    line = await Wire.to(place / "a.sock")
+    reply = await line.ask("/readyz", method="GET")
+    assert (reply.status, reply.json) == (503, {"ready": False, "stage": "loading", "done": 1, "total": 3})
+    assert (await line.ask("/healthz", method="GET")).json["pid"] == os.getpid()
+    state = Readiness(ready=True)
+    assert (await line.ask("/readyz", method="GET")).status == 200
+    await line.close()
+    await running.stop()
+
+
+async def test_a_hook_payload_is_answered_in_the_agents_own_form(line: Wire) -> None:
+    """The payload reaches the service whole, and its answer leaves as it is."""
+    reply = await line.ask("/v1/hooks/claude-code?workspace=/src/app", b'{"cwd": "/src/app", "deep": {"x": [1]}}')
+    assert reply.json == {
+        "agent": "claude-code", "workspace": "/src/app", "cwd": "/src/app", "deep": {"x": [1]},
+    }  # fmt: skip
+
+
+async def test_an_export_streams_lines(line: Wire, clerk: Clerk) -> None:
+    """Each object on a line of its own, the last one ended as well."""
+    clerk.texts = {"a": "one", "b": "two"}
+    await line.send(request("/v1/export", b'{"workspace": "/x"}', headers="connection: close\r\n"))
+    whole = await line.reader.read()
+    assert b"application/x-ndjson" in whole
+    assert b'"content": "two"}\n' in whole
+    assert whole.endswith(b"0\r\n\r\n")
+
+
+async def test_an_export_refused_at_its_start_keeps_its_status(line: Wire, clerk: Clerk) -> None:
+    """What goes wrong before the first line is an ordinary error."""
+    clerk.fault = errors.NotFound("no such workspace")
+    assert (await line.ask("/v1/export", b'{"workspace": "/nowhere"}')).status == 404
+
+
+async def test_an_export_that_breaks_does_not_look_complete(line: Wire, clerk: Clerk) -> None:
+    """What goes wrong after the first line ends the connection without the end of the stream."""
+    clerk.texts = {"a": WORDS}
+    clerk.export_fault = ValueError(WORDS)
+    with capture_logs() as logs:
+        await line.send(request("/v1/export", b'{"workspace": "/x"}'))
+        whole = await line.reader.read()
+    assert WORDS.encode() in whole
+    assert not whole.endswith(b"0\r\n\r\n")
+    assert WORDS not in str(logs)
+
+
+async def test_the_feed_sends_events_and_ends_with_its_client(line: Wire, clerk: Clerk) -> None:
+    """Items arrive as server-sent events with their ids; when the client hangs up the source is closed."""
+    await line.send(b"GET /v1/feed?workspace=/x HTTP/1.1\r\nhost: x\r\nlast-event-id: 5-0\r\n\r\n")
+    text = await line.reader.readuntil(b"forgotten\ndata: ")
+    assert b'id: 1-0\nevent: written\ndata: {"id":"0000000000","text":"a\\nb"}\n\n' in text
+    assert clerk.seen[0].after == "5-0"
+    await line.close()
+    await wait_until(clerk.feed_closed.is_set)
+
+
+async def test_a_stop_lets_requests_finish_and_ends_feeds(clerk: Clerk, place: Path) -> None:
+    """Stopping answers what is in flight, ends the feeds properly, and removes the socket."""
+    running = await serve(App(clerk), place / "a.sock")
+    feed, busy, idle = [await Wire.to(place / "a.sock") for _ in range(3)]
+    await feed.send(b"GET /v1/feed?workspace=/x HTTP/1.1\r\nhost: x\r\n\r\n")
+    await feed.reader.readuntil(b"forgotten")
+    assert (await idle.ask("/healthz", method="GET")).status == 200
+    clerk.gate.clear()
+    await busy.send(request("/v1/recall", b'{"workspace": "/x", "query": "q"}'))
+    await wait_until(lambda: clerk.waiting)
+    stopping = asyncio.create_task(running.stop())
+    assert (await feed.reader.read()).endswith(b"0\r\n\r\n")
+    assert not (place / "a.sock").exists()
+    with pytest.raises((FileNotFoundError, ConnectionRefusedError)):
+        await Wire.to(place / "a.sock")
+    clerk.gate.set()
+    assert (await busy.reply()).json["text"] == "q"
+    await stopping
+    await running.stop()
+    assert await idle.closed()
+    for connection in (feed, busy, idle):
+        await connection.close()
+
+
+async def test_a_stop_does_not_wait_for_ever(clerk: Clerk, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What outlives the grace is cancelled and gone when stop returns."""
+    monkeypatch.setattr(serve_module, "GRACE_S", 0)
+    running = await serve(App(clerk), place / "a.sock")
+    line = await Wire.to(place / "a.sock")
+    clerk.gate.clear()
+    await line.send(request("/v1/recall", b'{"workspace": "/x"}'))
+    await wait_until(lambda: clerk.waiting)
+    await running.stop()
+    assert clerk.waiting == 0
+    await line.close()
+
+
+async def test_the_socket_is_private(place: Path) -> None:
+    """0600 in a 0700 directory that is made when missing, whatever the umask."""
+    before = os.umask(0)
+    try:
+        other = await serve(App(Clerk()), place / "deep" / "er" / "b.sock")
+    finally:
+        os.umask(before)
+    assert (place / "deep" / "er" / "b.sock").stat().st_mode & 0o777 == 0o600
+    assert (place / "deep" / "er").stat().st_mode & 0o777 == 0o700
+    await other.stop()
+    assert names(place / "deep" / "er") == []
+
+
+async def test_a_socket_left_by_a_dead_daemon_is_replaced(clerk: Clerk, place: Path) -> None:
+    """C41: what a killed daemon left behind does not stop the next one, and no lock file is left either."""
+    script = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen()"
+    path = place / "a.sock"
+    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", script, str(path)], check=True)
+    assert path.is_socket()
+    running = await serve(App(clerk), path)
+    assert await still_answers(path)
+    await running.stop()
+    assert names(place) == []
+
+
+async def test_a_file_at_the_sockets_path_is_left_alone(clerk: Clerk, place: Path) -> None:
+    """C41: a regular file, a directory or a link there is refused and not touched."""
+    file = place / "a.sock"
+    file.write_text("precious")
+    link = place / "link.sock"
+    link.symlink_to(file)
+    (place / "dir.sock").mkdir()
+    for path in (file, link, place / "dir.sock"):
+        with pytest.raises(ConfigError, match="not a socket") as refusal:
+            await serve(App(clerk), path)
+        assert refusal.value.field == "socket"
+    assert file.read_text() == "precious"
+
+
+async def test_a_living_daemon_is_named(server: ApiServer) -> None:
+    """C41: a second daemon names the process that listens there and leaves its socket working."""
+    script = (
+        "import asyncio, sys; from pathlib import Path; from amnesiad.api.listen import open_socket;"
+        "from amnesiad.errors import ConfigError\n"
+        "try: open_socket(Path(sys.argv[1]))\n"
+        "except ConfigError as refusal: print(refusal.message)"
+    )
+    found = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", script, str(server.socket_path)], capture_output=True, text=True
+    )
+    assert f"process {os.getpid()}" in found.stdout
+    assert await still_answers(server.socket_path)
+
+
+async def test_two_daemons_that_start_at_once_do_not_both_win(place: Path) -> None:
+    """C41: of several starting at the same instant over a stale socket exactly one listens, and is reachable."""
+    path = place / "a.sock"
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+    script = (
+        "import asyncio, sys; from pathlib import Path\n"
+        "from amnesiad.api.app import App; from amnesiad.api.serve import serve\n"
+        "from amnesiad.errors import ConfigError\n"
+        "async def main():\n"
+        "    sys.stdin.readline()\n"
+        "    try: running = await serve(App(None), Path(sys.argv[1]))\n"
+        "    except ConfigError: print('refused', flush=True); return\n"
+        "    print('won', flush=True); await asyncio.to_thread(sys.stdin.readline); await running.stop()\n"
+        "asyncio.run(main())"
+    )
+    pipe = asyncio.subprocess.PIPE
+    racers = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path), stdin=pipe, stdout=pipe)
+        for _ in range(4)
+    ]
+    for racer in racers:
+        assert racer.stdin
+        racer.stdin.write(b"go\n")
+    said = [await racer.stdout.readline() for racer in racers if racer.stdout]
+    assert sorted(said) == [b"refused\n"] * 3 + [b"won\n"]
+    assert await still_answers(path)
+    for racer in racers:
+        await racer.communicate(b"stop\n")
+    assert names(place) == []
+
+
+async def test_only_our_own_socket_is_removed(clerk: Clerk, place: Path) -> None:
+    """C41: a daemon that stops leaves alone what somebody else has put in the place of its socket."""
+    path = place / "a.sock"
+    running = await serve(App(clerk), path)
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        await running.stop()
+        assert path.is_socket()
+
+
+async def test_a_directory_open_to_others_is_refused(clerk: Clerk, place: Path) -> None:
+    """A socket in a directory that others can enter is not opened, and nothing is changed there."""
+    shared = place / "shared"
+    shared.mkdir()
+    shared.chmod(0o755)
+    with pytest.raises(ConfigError, match="open to others"):
+        await serve(App(clerk), shared / "a.sock")
+    assert shared.stat().st_mode & 0o777 == 0o755
+
+
+async def test_a_path_too_long_for_a_socket_is_refused(clerk: Clerk, place: Path) -> None:
+    """The limit of the platform is named instead of a strange error from the kernel."""
+    with pytest.raises(ConfigError, match=str(SUN_PATH_BYTES)):
+        await serve(App(clerk), place / ("x" * SUN_PATH_BYTES))
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or sys.platform != "linux", reason="becoming another user needs root")
+async def test_another_user_is_turned_away(server: ApiServer) -> None:
+    """Even where the file permissions were opened, the kernel's word about the peer keeps others out."""
+    path = server.socket_path
+    path.parent.chmod(0o755)
+    path.chmod(0o666)
+    script = (
+        "import os, socket, sys; os.setuid(65534); s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
+        "s.sendall(b'GET /healthz HTTP/1.1\\r\\nhost: x\\r\\n\\r\\n'); print(s.recv(4096).decode())"
+    )
+    found = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", script, str(server.socket_path)], capture_output=True, text=True
+    )
+    assert found.stdout.startswith("HTTP/1.1 403 "), found.stderr
+    assert "another user" in found.stdout
+
+
+async def test_loopback_needs_the_token(clerk: Clerk, place: Path) -> None:
+    """Over TCP nothing is answered without the token, which lies in a 0600 file and outlives a restart."""
+    tokens: set[str] = set()
+    for _ in range(2):
+        running = await serve(App(clerk), place / "a.sock", http=("127.0.0.1", 0), state_dir=place / "state")
+        file = place / "state" / "http.token"
+        assert file.stat().st_mode & 0o777 == 0o600
+        tokens.add(file.read_text().strip())
+        assert running.http_address
+        host, port = running.http_address
+        line = Wire(*await asyncio.open_connection(host, port))
+        for header in ("", "authorization: Bearer \r\n", "authorization: Bearer wrong\r\n"):
+            assert (await line.ask("/healthz", method="GET", headers=header)).status == 403
+        header = f"authorization: Bearer {next(iter(tokens))}\r\n"
+        assert (await line.ask("/healthz", method="GET", headers=header)).status == 200
+        await line.close()
+        await running.stop()
+    assert len(tokens) == 1
+
+
+@pytest.mark.parametrize(("mode", "content"), [(0o644, "x" * 43), (0o600, "short"), (0o600, "")])
+async def test_a_token_file_that_cannot_be_trusted_stops_the_start(
+    mode: int, content: str, clerk: Clerk, place: Path
+) -> None:
+    """A token that others can read, or that is none, is refused, and no door is left open."""
+    (place / "state").mkdir(mode=0o700)
+    file = place / "state" / "http.token"
+    file.write_text(content)
+    file.chmod(mode)
+    with pytest.raises(ConfigError) as refusal:
+        await serve(App(clerk), place / "a.sock", http=("127.0.0.1", 0), state_dir=place / "state")
+    assert refusal.value.field == "http"
+    assert not (place / "a.sock").exists()
+
+
+async def test_a_batch_answers_each_request_for_itself(line: Wire) -> None:
+    """One bad item leaves the others answered, in order."""
+    items: list[dict[str, Any]] = [
+        {"verb": "remember", "body": {"content": "one"}},
+        {"verb": "remember", "body": {"content": 2}},
+        {"verb": "remember", "body": {"content": "three"}},
+    ]
+    reply = await line.ask("/v1/batch", json.dumps({"workspace": "/x", "requests": items}).encode())
+    first, second, third = reply.json["answers"]
+    assert (first["created"], second["error"]["field"], third["created"]) == (True, "content", True)
