@@ -148,6 +148,7 @@ class Log:
         self._commit = redis.register_script(COMMIT_LUA)
         self._witness = redis.register_script(WITNESS_LUA)
         self._waiting: list[tuple[Unit, asyncio.Future[Outcome]]] = []
+        self._sending: list[tuple[Unit, asyncio.Future[Outcome]]] = []
         self._sender: asyncio.Task[None] | None = None
 
     async def commit(self, unit: Unit) -> Outcome:
@@ -158,26 +159,27 @@ class Log:
         """
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting.append((unit, future))
-        if self._sender is None:
+        if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send_waiting())
+            self._sender.add_done_callback(self._sender_ended)
         return await future
 
     async def _send_waiting(self) -> None:
-        batch: list[tuple[Unit, asyncio.Future[Outcome]]] = []
-        try:
-            while self._waiting:
-                # A caller that gave up before its unit was sent has not written anything.
-                self._waiting = [waiter for waiter in self._waiting if not waiter[1].done()]
-                size = _fitting([unit for unit, _ in self._waiting])
-                batch, self._waiting = self._waiting[:size], self._waiting[size:]
-                if batch:
-                    await self._send(batch)
-                    batch = []
-        finally:
-            self._sender = None
-            for _, future in batch + self._waiting:
+        while self._waiting:
+            # A caller that gave up before its unit was sent has not written anything.
+            self._waiting = [waiter for waiter in self._waiting if not waiter[1].done()]
+            size = _fitting([unit for unit, _ in self._waiting])
+            self._sending, self._waiting = self._waiting[:size], self._waiting[size:]
+            if self._sending:
+                await self._send(self._sending)
+            self._sending = []
+
+    def _sender_ended(self, sender: asyncio.Task[None]) -> None:
+        """Whoever cancels the sender, even before its first step, must not leave its callers waiting for ever."""
+        if sender.cancelled():
+            for _, future in self._sending + self._waiting:
                 future.cancel()
-            self._waiting = []
+            self._sending, self._waiting = [], []
 
     async def _send(self, batch: Sequence[tuple[Unit, asyncio.Future[Outcome]]]) -> None:
         try:

@@ -1,0 +1,20 @@
+"""The store contract holds for two stores: fakeredis in the process, and a real server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from fakeredis import FakeAsyncRedis, FakeServer
+from redis.asyncio import Redis
+
+from amnesiad.store.connect import connect
+
+
+@pytest.fixture(params=["fakeredis", "embedded"])
+async def store(request: pytest.FixtureRequest, redis_url: str) -> AsyncIterator[Redis]:
+    """An empty store: once the one in the process, once the session's real server."""
+    client = FakeAsyncRedis(server=FakeServer()) if request.param == "fakeredis" else await connect(redis_url)
+    await client.flushall()
+    yield client
+    await client.aclose()
