@@ -37,7 +37,7 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "wire": _BASE,
     "store": _BASE,
     "search": _BASE,
-    "workspace": _BASE | {"store", "search"},
+    "workspace": _BASE | {"store", "search", "tokens"},
     "service": _BASE | {"workspace", "store", "search", "wire", "settings", "anchors", "tokens", "amnesiad"},
     "api": _BASE | {"service", "wire", "settings", "amnesiad"},
     "bridge": _BASE | {"store", "settings"},

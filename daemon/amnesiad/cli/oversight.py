@@ -95,6 +95,31 @@ def _show_audit(answer: Answer) -> None:
 
 
 @verb(app)
+def ledger(
+    call: Call,
+    entry: Annotated[str | None, typer.Argument(metavar="[ENTRY]", help="One entry, its text rebuilt.")] = None,
+    limit: options.Limit = None,
+) -> None:
+    """Show what was brought into contexts, and rebuild any of it: ids, order, tokens, text."""
+    answer = call.ask("ledger", limit=limit, entry=entry, session=call.session)
+    call.show(answer, lambda: _show_ledger(answer))
+
+
+def _show_ledger(answer: Answer) -> None:
+    if not answer["rows"]:
+        console_note("nothing was shown yet")
+        return
+    rows = (
+        (row["id"], when(row["at"]), row["kind"], row["actor"], str(row["tokens"]), " ".join(row["ids"]))
+        for row in answer["rows"]
+    )
+    table(("ENTRY", "AT", "KIND", "TO", "TOKENS", "NOTES"), rows)
+    for row in answer["rows"]:
+        for line in (row.get("text") or "").splitlines():
+            say(line)
+
+
+@verb(app)
 def policy(
     call: Call,
     action: Annotated[str, typer.Argument(metavar="[show|set|reset]", help="What to do.")] = "show",

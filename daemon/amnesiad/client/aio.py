@@ -251,6 +251,7 @@ class AsyncClient:
     undo = _method(verbs.undo)
     status = _method(verbs.status)
     audit = _method(verbs.audit)
+    ledger = _method(verbs.ledger)
     policy = _method(verbs.policy)
     events = _method(verbs.events)
     batch = _method(verbs.batch)

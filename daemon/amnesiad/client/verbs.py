@@ -272,6 +272,13 @@ def _audit(*, limit: int | None = None, since: Time | None = None, after: str | 
     return _asks(locals())
 
 
+def _ledger(
+    *, limit: int | None = None, session: str | None = None, entry: str | None = None, after: str | None = None
+) -> wire.LedgerAnswer:
+    """What was shown to whom, newest first; with ``entry`` that one, its text rebuilt."""
+    return _asks(locals())
+
+
 def _policy(
     set: Mapping[str, str | int | float | bool | None] | None = None,  # noqa: A002
     *,
@@ -358,6 +365,7 @@ restore = Call("restore", _restore)
 undo = Call("undo", _undo)
 status = Call("status", _status)
 audit = Call("audit", _audit)
+ledger = Call("ledger", _ledger)
 policy = Call("policy", _policy)
 events = Call("events", _events)
 batch = Call("batch", _batch)

@@ -1,8 +1,8 @@
 """The verbs, one method each, used by every face.
 
 ``Service`` is one class made of rooms: ``base`` (addressing and the loop that writes), ``remembering`` (words in),
-``transitions`` (one note from state to state), ``forgetting`` (words out), ``looking`` (without using), ``reading``
-(into a context), ``governing`` (workspaces, policy, passes). A method takes a decoded ``wire`` request and returns the
+``transitions`` (one note from state to state), ``forgetting`` (words out), ``looking`` and ``ledger`` (without using),
+``reading`` (into a context), ``governing`` (workspaces, policy, passes). A method takes a decoded ``wire`` request and returns the
 answer, or raises an ``AmnesiaError``. Nothing here knows HTTP or Redis.
 """
 

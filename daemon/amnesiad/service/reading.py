@@ -24,7 +24,7 @@ from amnesiad.core.notes import Note
 from amnesiad.errors import StoreUnavailable
 from amnesiad.service.answers import view, view_fields
 from amnesiad.service.change import Change
-from amnesiad.service.looking import Looking
+from amnesiad.service.ledger import Ledger, Shown
 from amnesiad.store.log import at_or_past
 from amnesiad.tokens import counter_for
 from amnesiad.workspace import Use, Workspace
@@ -53,24 +53,7 @@ class Selected(NamedTuple, Generic[T]):
     entry: bytes
 
 
-class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One ledger entry: who was shown which versions, and what it cost. No words, no query."""
-
-    at: int
-    kind: str
-    actor: str
-    ids: tuple[tuple[str, int, int], ...]
-    """Note id, version, tokens; in the order shown."""
-    session: str | None = None
-    owner: str | None = None
-    tokens: int = 0
-    budget: int = 0
-    deterrents: tuple[tuple[str, int], ...] = ()
-    seen: str = ""
-    """How far into the log the selection had seen."""
-
-
-class Reading(Looking):
+class Reading(Ledger):
     """The verbs that bring notes into a context."""
 
     async def recall(self, request: wire.RecallRequest) -> wire.RecallAnswer:

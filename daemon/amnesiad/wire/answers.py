@@ -281,6 +281,30 @@ class AuditAnswer(Answer, frozen=True, kw_only=True):
     entries: tuple[AuditEntry, ...]
 
 
+class LedgerRow(Part, frozen=True, kw_only=True):
+    """One recall, injection or firing: who was shown which notes, at which versions, in which order, at what cost.
+
+    ``text`` only where one entry was asked for: the block as it was shown, in which a note erased since stands as its
+    id and hash.
+    """
+
+    id: str
+    at: int
+    kind: Literal["recall", "inject", "fire"]
+    actor: str
+    ids: tuple[str, ...]
+    versions: tuple[int, ...]
+    tokens: int
+    deterrents: tuple[str, ...]
+    session: str | None = None
+    budget_tokens: int | None = None
+    text: str | None = None
+
+
+class LedgerAnswer(Answer, frozen=True, kw_only=True):
+    rows: tuple[LedgerRow, ...]
+
+
 class PolicyValue(Part, frozen=True, kw_only=True):
     value: Scalar
     origin: str

@@ -280,6 +280,14 @@ class AuditRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     since: TimeMs | None = None
 
 
+class LedgerRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was shown, newest first; with ``entry`` (a row's id) that one, its text rebuilt from log and ledger."""
+
+    limit: PageLimit = 20
+    session: Token | None = None
+    entry: Seq | None = None
+
+
 class PolicyRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Without ``set`` and ``reset`` it only reads. Values are checked by ``core.policy.parse_setting``."""
 

@@ -50,6 +50,7 @@ VERBS: Final[Mapping[str, VerbSpec]] = {
     "undo": _verb("undo", r.UndoRequest, a.UndoAnswer),
     "status": _verb("status", r.StatusRequest, a.StatusAnswer),
     "audit": _verb("audit", r.AuditRequest, a.AuditAnswer),
+    "ledger": _verb("ledger", r.LedgerRequest, a.LedgerAnswer),
     "policy": _verb("policy", r.PolicyRequest, a.PolicyAnswer),
     "events": _verb("events", r.EventsRequest, a.EventsAnswer),
     "batch": _verb("batch", r.BatchRequest, a.BatchAnswer),
