@@ -277,9 +277,16 @@ class Workspace:
     def visible_live(self, caller: Caller, now: int, ids: Iterable[str] | None = None) -> Iterator[Note]:
         """The one way to read notes: those this caller may see whose state settled at ``now`` is live."""
         for note_id in self.notes if ids is None else ids:
-            note = self.settled(note_id, now)
-            if note is not None and note.state in LIVE and visible(note, caller, self.policy):
+            note = self.live_note(note_id, caller, now)
+            if note is not None:
                 yield note
+
+    def live_note(self, note_id: str, caller: Caller, now: int) -> Note | None:
+        """The note settled at ``now`` if it is live then and this caller may see it."""
+        note = self.settled(note_id, now)
+        if note is None or note.state not in LIVE or not visible(note, caller, self.policy):
+            return None
+        return note
 
     def visible_ended(self, caller: Caller, now: int, ids: Iterable[str]) -> Iterator[Note]:
         """Ended but not forgotten notes the caller may see; for deterrents, warnings and explicit expansion only."""

@@ -129,17 +129,18 @@ class Reading(Ledger):
     ) -> list[ranking.Candidate]:
         """Candidates by relevance, in whole bands that cover the limit. Filters come before the limit."""
 
-        def allow(note_id: str) -> bool:
-            note = next(iter(workspace.visible_live(caller, now, (note_id,))), None)
-            return note is not None and wanted.matches(note, workspace.words[note_id], note.state)
-
-        scored = workspace.live.score(query, allow)
-        size = ranking.whole_bands([score for _, score in scored], limit, workspace.policy.tie_width)
-        pool = []
-        for note_id, score in scored[:size]:
-            note = workspace.settled(note_id, now)
-            if note is not None:
-                pool.append(ranking.Candidate(note, workspace.words[note_id], score))
+        tie_width = workspace.policy.tie_width
+        pool: list[ranking.Candidate] = []
+        last_band = 0
+        for note_id, score in workspace.live.score(query):
+            if len(pool) >= limit:
+                if len(pool) == limit:
+                    last_band = ranking.band(pool[-1].score, pool[0].score, tie_width)
+                if len(pool) == ranking.POOL_CAP or ranking.band(score, pool[0].score, tie_width) > last_band:
+                    break
+            note = workspace.live_note(note_id, caller, now)
+            if note is not None and wanted.matches(note, words := workspace.words[note_id], note.state):
+                pool.append(ranking.Candidate(note, words, score))
         return ranking.order_by_relevance(pool, workspace.policy, now)
 
     def _deterrents(
