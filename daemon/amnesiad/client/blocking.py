@@ -192,7 +192,8 @@ class Client:
     def _send(self, target: str, data: bytes) -> bytes:
         connection = self._connection
         try:
-            connection.request("POST", target, body=data, headers=_JSON)
+            with suppress(BrokenPipeError):  # turned away at the door: the answer says why
+                connection.request("POST", target, body=data, headers=_JSON)
             response = connection.getresponse()
             raw = response.read()
         except TimeoutError:
