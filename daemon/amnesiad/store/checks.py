@@ -328,7 +328,7 @@ class Checks:
             if raw is None:
                 continue
             folded = self.fold.notes.get(holder)
-            if stamp_of(raw) != holder:
+            if (stamp_of(raw) or "") != holder:
                 self.disturbed = True
             elif (
                 folded is None or name not in derived(folded.note, read_words(text)[0], self.policy, self.keyring).cells
