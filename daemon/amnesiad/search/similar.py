@@ -7,6 +7,7 @@ and to show the note, never to refuse, merge or drop anything: it knows no negat
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from amnesiad.search.index import Index
@@ -45,16 +46,19 @@ def similar(
 ) -> list[tuple[str, float]]:
     """The notes of the index whose content equals the text or shares most of its words, with the overlap, best first.
 
-    ``content(id)`` is a note's text; ``allow`` as in ``Index.score``. Equal texts are always found, unless more than
+    ``content(id)`` is a note's text; ``allow`` tells whether a note may be looked at, and is asked for few. Equal texts are always found, unless more than
     ``CANDIDATES`` notes are as close; a much shorter note that shares only common words may be missed.
     """
     if not index:
         return []
     mine = _word_set(text)
     query = " ".join(sorted(mine))
+    ranked = (id_ for id_, _ in index.score(query, max_terms=CANDIDATE_TERMS))
+    # Asked one by one until there are enough: what may be seen costs more to tell than what is relevant.
+    allowed = ranked if allow is None else filter(allow, ranked)
     found = [
         (id_, share)
-        for id_, _ in index.score(query, allow, max_terms=CANDIDATE_TERMS)[:CANDIDATES]
+        for id_ in islice(allowed, CANDIDATES)
         if (share := _overlap(mine, _word_set(content(id_)))) >= SIMILAR
     ]
     found.sort(key=lambda one: (-one[1], one[0]))
