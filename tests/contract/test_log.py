@@ -537,6 +537,14 @@ class TestPolicies:
         assert (effective.version, effective.overrides) == (2, {"max_deterrents": 1})
         assert effective.policy.default_ttl == POLICY.default_ttl
 
+    async def test_an_override_that_fits_no_more_is_left_out(self, driver: Driver) -> None:
+        """The operator's new settings rule out an old override: the workspace still opens, and it can be reset."""
+        await driver.log.commit(policy_unit(driver, 0, {"stale_strength": 0.2, "max_deterrents": 1}))
+        base = replace_policy(stale_strength=0.6, forgotten_strength=0.4)
+        effective = await read_policy(driver.redis, driver.keys, base)
+        assert (effective.policy.stale_strength, effective.policy.max_deterrents) == (0.6, 1)
+        assert effective.overrides["stale_strength"] == 0.2
+
     async def test_two_changes_at_once_are_one(self, driver: Driver) -> None:
         """C50: of two changes of one version one wins, the other is a conflict."""
         units = [policy_unit(driver, 0, {"max_deterrents": i}) for i in (1, 2)]

@@ -13,9 +13,8 @@ from typing import Any, Final, NamedTuple, cast
 import msgspec
 from redis.asyncio import Redis
 
-from amnesiad.core.errors import Invalid
 from amnesiad.core.notes import encode_note
-from amnesiad.core.policy import Policy, apply_overrides
+from amnesiad.core.policy import Policy
 from amnesiad.store.compare import (
     OP,
     canonical,
@@ -28,11 +27,12 @@ from amnesiad.store.compare import (
     tomb_problem,
 )
 from amnesiad.store.faults import store_errors
-from amnesiad.store.fold import LOG, Folded, LogFold
+from amnesiad.store.fold import Folded, LogFold
 from amnesiad.store.keyring import Keyring
 from amnesiad.store.keys import Keys
 from amnesiad.store.log import START
 from amnesiad.store.owners import Owner, owner_field
+from amnesiad.store.policies import fitting
 from amnesiad.store.units import FORGOTTEN, PERISHABLE_BYTES, RECORD_BYTES, UNSCRUBBED, derived
 from amnesiad.store.vault import encode_tomb
 from amnesiad.store.workspaces import POLICY_CELL
@@ -138,7 +138,7 @@ class Checks:
         if not await self._types_hold():
             return
         await self._snapshot()
-        self.policy = self._policy_of_log()
+        self.policy = fitting(self.base, self.fold.policy)
         version = self.fold.policy_version
         for chunk in _chunks(list(self.fold.notes)):
             await self._check_notes(chunk)
@@ -395,13 +395,6 @@ class Checks:
         if count is None or count < 0:
             mend: Command = ("HSET", self.keys.totals, UNSCRUBBED, self.fold.unscrubbed)
             self._differs(UNSCRUBBED, "totals", "it is not a count", mend)
-
-    def _policy_of_log(self) -> Policy:
-        try:
-            return apply_overrides(self.base, self.fold.policy)
-        except Invalid as error:
-            self._note_difference("policy", LOG, f"the settings recorded do not fit together: {error.message}")
-            return self.base
 
     async def _check_policy(self) -> None:
         k = self.keys

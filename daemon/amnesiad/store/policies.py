@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
+import structlog
 from redis.asyncio import Redis
 
+from amnesiad.core.errors import Invalid
 from amnesiad.core.policy import Policy, apply_overrides
 from amnesiad.errors import NotFound
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import Keys
 from amnesiad.store.log import Cell, Unit, parse_stored
 from amnesiad.store.workspaces import POLICY_CELL
+
+logger = structlog.get_logger()
 
 
 class Effective(NamedTuple):
@@ -30,11 +34,29 @@ async def read_policy(redis: Redis, keys: Keys, base: Policy) -> Effective:
         pipe = redis.pipeline(transaction=True)
         pipe.hget(keys.cells, POLICY_CELL)
         pipe.hgetall(keys.policy)
-        cell, rows = await pipe.execute()
+        cell, rows = cast(tuple[bytes | None, dict[bytes, Any]], await pipe.execute())
     if cell is None:
         raise NotFound("the workspace was dropped", field="workspace")
     overrides = {name.decode(): msgspec.json.decode(value) for name, value in rows.items()}
-    return Effective(apply_overrides(base, overrides), int(parse_stored(cell).stamp), overrides)
+    return Effective(fitting(base, overrides), int(parse_stored(cell).stamp), overrides)
+
+
+def fitting(base: Policy, overrides: Mapping[str, object]) -> Policy:
+    """The base with all overrides, or, where these do not fit it any more, with those that do.
+
+    They fitted when they were set; the operator has changed the base since, or gone back to an older version. To
+    refuse would shut the workspace, and with it the way to reset them. What is left out is logged.
+    """
+    try:
+        return apply_overrides(base, overrides)
+    except Invalid:
+        policy = base
+    for name, value in overrides.items():
+        try:
+            policy = apply_overrides(policy, {name: value})
+        except Invalid as error:
+            logger.warning("a live setting does not fit and is left out", setting=name, reason=error.message)
+    return policy
 
 
 def write_policy(unit: Unit, keys: Keys, version: int, changes: Mapping[str, object], resets: tuple[str, ...]) -> None:
