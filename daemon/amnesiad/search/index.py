@@ -65,12 +65,13 @@ class Index:
             self._holds.append(_NONE)
         base = slot << _TF_BITS
         numbers, postings = self._numbers, self._postings
-        holds = array("I")
+        holds: list[int] = []
+        hold = holds.append
         for term, count in Counter(found).items():
             number = numbers.get(term)
             if number is None:
                 number = self._new_number(term)
-            holds.append(number)
+            hold(number)
             posting = base | (count if count < _TF_MAX else _TF_MAX)
             row = postings[number]
             if not row or row[-1] < posting:
@@ -79,7 +80,7 @@ class Index:
                 row.insert(bisect_left(row, base), posting)
         self._slots[id_] = slot
         self._ids[slot] = id_
-        self._holds[slot] = holds
+        self._holds[slot] = array("I", holds)
         self._lengths[slot] = len(found)
         self._total_length += len(found)
 

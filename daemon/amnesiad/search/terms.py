@@ -27,7 +27,6 @@ _PATH_SEPARATOR: Final = re.compile(r"[/\\]+")
 # The look-behind keeps a long word from being tried again from each of its characters.
 _ASCII_PARTS: Final = re.compile(r"[a-z0-9]+")
 _ASCII_JOINED: Final = re.compile(rf"(?<![a-z0-9])[a-z0-9]++(?:{_JOINER}++[a-z0-9]++)+")
-_ASCII_WHOLES: Final = re.compile(rf"[a-z0-9]++(?:{_JOINER}++[a-z0-9]++)*")
 _PARTS: Final = re.compile(rf"{_LETTER}+")
 _JOINED: Final = re.compile(rf"(?<!{_LETTER}){_LETTER}++(?:{_JOINER}++{_LETTER}++)+")
 _WHOLES: Final = re.compile(rf"{_LETTER}++(?:{_JOINER}++{_LETTER}++)*")
@@ -51,8 +50,12 @@ def terms(text: str) -> list[str]:
     """Every term of a text to be indexed, with repeats; the order means nothing."""
     written, folded = _normal(text)
     if folded.isascii():
-        found = _ASCII_PARTS.findall(folded)
-        joined = _ASCII_JOINED.findall(folded)
+        # Most words are plain: the patterns need to look at the others only.
+        words = folded.split()
+        found = [word for word in words if word.isalnum()]
+        rest = " ".join([word for word in words if not word.isalnum()])
+        found += _ASCII_PARTS.findall(rest)
+        joined = _ASCII_JOINED.findall(rest)
     else:
         found = _PARTS.findall(folded)
         joined = _JOINED.findall(folded)
