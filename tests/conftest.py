@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 from redis.asyncio import Redis
 
 from amnesiad.store.connect import connect
 from amnesiad.store.server import EmbeddedServer
+
+# A busy machine must not fail a property, and what CI ran must be repeatable.
+hypothesis_settings.register_profile("house", deadline=None, derandomize=bool(os.environ.get("CI")))
+hypothesis_settings.load_profile("house")
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ def recall(
     owner: options.Owner = None,
     state: options.States = None,
     since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Written at or after.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Written before.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Written at or before.")] = None,
     limit: options.Limit = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show why each note stands where it does.")] = False,
     as_text: Annotated[bool, typer.Option("--text", help="Print the text an agent would be given.")] = False,

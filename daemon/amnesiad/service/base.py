@@ -30,6 +30,7 @@ from amnesiad.store.keyring import Keyring
 from amnesiad.store.log import Unit
 from amnesiad.store.owners import decode_owner, read_owner
 from amnesiad.store.workspaces import POLICY_CELL
+from amnesiad.tokens import counter_for
 from amnesiad.workspace import Workspace
 
 MAX_ATTEMPTS: Final = 24
@@ -81,6 +82,14 @@ class Base:
         self._workspaces: dict[str, Workspace] = {}
         self._opening: dict[str, asyncio.Lock] = {}
         self._background: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Do ahead what would make the first request slow: load the vocabulary that tokens are counted with."""
+        await asyncio.to_thread(counter_for(self.settings.policy).tokens, "warm")
+
+    async def stop(self) -> None:
+        """Finish the after-work under way; nothing new must be asked any more."""
+        await self.quiesce()
 
     # -- workspaces ----------------------------------------------------------------------------------------------
 
