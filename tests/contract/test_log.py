@@ -22,7 +22,8 @@ from amnesiad.store.keys import Keys
 from amnesiad.store.log import START, Cell, Log, Outcome, Unit, at_or_past, parse_stored, seq_key
 from amnesiad.store.policies import read_policy, write_policy
 from amnesiad.store.units import UNSCRUBBED, text_cell
-from amnesiad.store.vault import Tomb
+from amnesiad.store.vault import Head, Tomb, heads
+from amnesiad.store.vault import words as words_of
 
 
 class LostReplies:
@@ -154,6 +155,16 @@ class TestUnits:
         outcomes = await driver.log.commit_now(units)
         assert [outcome.status for outcome in outcomes] == ["conflict", "ok"]
         assert outcomes[0].current == b"nonsense"
+
+    @pytest.mark.parametrize("text", ['配置 😀 é\n\t"\\" | {x} * a,b : null []', "x" * 512 * 1024, "\u2028\x7f\x1f"])
+    async def test_words_come_back_as_they_went(self, driver: Driver, text: str) -> None:
+        """C24: whatever signs, quotes and separators words have, and however long they are, the vault returns them."""
+        driver.policy = replace_policy(max_store_bytes=2**40)
+        note_id = await driver.remember(text, key="a|b", tags=("a|b", "*", "{x}", "配置"))
+        assert await words_of(driver.redis, driver.keys, [note_id]) == [driver.words[note_id]]
+        (head,) = await heads(driver.redis, driver.keys, [note_id])
+        assert isinstance(head, Head)
+        assert head.note == driver.notes[note_id]
 
     async def test_an_id_once_issued_is_never_issued_again(self, driver: Driver) -> None:
         """A new note with the id of a living or a forgotten one is a conflict."""

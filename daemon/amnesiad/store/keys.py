@@ -56,7 +56,7 @@ class Keys:
         self.tomb = p + "tomb"  # hash · commit · id → version|op|seq|tomb of forgotten notes; hash and copy purged
         self.cells = (
             p + "cells"
-        )  # hash · commit · slot:, text:, owner:, policy, scrub → stamp|op|payload; compared and set
+        )  # hash · commit · slot:, text:, owner:, policy, scrub → stamp|op|seq|payload; compared and set
         self.due = (
             p + "due"
         )  # zset · commit writes, timer and passes read · id by the time of its next transition or purge
