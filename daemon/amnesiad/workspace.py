@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, cast
+from typing import NamedTuple
+
+import msgspec
 
 from amnesiad.core import clocks
 from amnesiad.core.callers import Caller, visible
 from amnesiad.core.events import PolicyChanged, Scrubbed
 from amnesiad.core.inject import note_cost
 from amnesiad.core.intake import NOTE_ID_LENGTH
-from amnesiad.core.notes import LIVE, Note, Words
+from amnesiad.core.notes import LIVE, Note, Words, decode_words
 from amnesiad.core.policy import Policy
 from amnesiad.search import Index
 from amnesiad.store import vault
@@ -94,7 +96,7 @@ class Workspace:
         await self._load_policy()
         self._clear()
         async for page in vault.scan_heads(self.redis, self.keys):
-            await self._take(cast(dict[str, bytes | None], page))
+            await self._take(page)
         for note_id, (count, last_at) in (await vault.use_counters(self.redis, self.keys)).items():
             if note_id in self.notes:
                 self.use[note_id] = Use(count, last_at)
@@ -111,26 +113,34 @@ class Workspace:
         effective = await read_policy(self.redis, self.keys, self.base)
         self.policy, self.policy_version, self.overrides = effective
 
-    async def _take(self, raw: dict[str, bytes | None]) -> None:
-        """Bring the notes of these raw heads up to date; ``None`` is a head that is gone."""
-        ids = list(raw)
-        words = dict(zip(ids, await vault.words(self.redis, self.keys, ids), strict=True))
-        for id_, value in raw.items():
-            if value is None:
+    async def _take(self, ids: Iterable[str]) -> None:
+        """Bring these notes up to date with the store; one without a head is gone."""
+        for id_, (raw_head, raw_words) in (await vault.standing(self.redis, self.keys, list(ids))).items():
+            if raw_head is None:
                 self._remove(id_)
                 continue
-            head = vault.read_head(id_, value)
+            head = vault.read_head(id_, raw_head)
             if isinstance(head, vault.Unreadable):
-                self.unreadable[id_] = head.problem
+                self._set_aside(id_, head.problem)
                 continue
             known = self.notes.get(id_)
             if known is not None and known.version > head.note.version:
                 continue
             if self._absorbed.get(id_, -1) >= head.note.version:
                 continue
-            text = words[id_]
-            if text is not None:
+            try:
+                text = None if raw_words is None else decode_words(raw_words)
+            except msgspec.MsgspecError:
+                text = None
+            if text is None:
+                self._set_aside(id_, "words: missing or malformed")
+            else:
                 self._put(head.note, text)
+
+    def _set_aside(self, note_id: str, problem: str) -> None:
+        """A note that cannot be read is shown nowhere and named by verify; it stops nothing else."""
+        self._remove(note_id)
+        self.unreadable[note_id] = problem
 
     async def catch_up(self) -> bool:
         """Read the log forward to its end. Returns whether there was anything new.
@@ -139,10 +149,15 @@ class Workspace:
         made anew): then everything is loaded again.
         """
         async with self._catching_up:
+            before = self.position
             last = await self.log.last_id()
-            if not at_or_past(last, self.position):
+            # Held against where we stood when we asked: a commit of ours may have moved us past the answer meanwhile.
+            if not at_or_past(last, before):
                 await self._load()
                 return True
+            if last == START:
+                # Nothing tells an empty log from that of a workspace which was dropped, but the policy cell.
+                await self._load_policy()
             moved = False
             self._absorbed = {}
             try:
@@ -159,7 +174,7 @@ class Workspace:
                             known = self.notes.get(entry.event.note)
                             if known is None or known.version < entry.event.version:
                                 touched[entry.event.note] = None
-                    await self._take(await vault.raw_heads(self.redis, self.keys, list(touched)))
+                    await self._take(touched)
                     self._advance(page[-1].seq)
                     if at_or_past(self.position, last):
                         break

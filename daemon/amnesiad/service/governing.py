@@ -50,7 +50,7 @@ class Governing(Reading):
         return wire.StatusAnswer(
             counts=counts,
             tokens=tokens,
-            recent=await self.recent_ends(workspace),
+            recent=await self.recent_ends(workspace, request.caller.to_core()),
             refusals=dict(self.refusals),
             worker=worker,
             store=store,

@@ -22,6 +22,8 @@ from amnesiad.workspace import Use, Workspace
 
 MAX_HISTORY: Final = 10_000
 """Events of one note that are walked for a count or a fold; renewals are thinned, so a note does not get there."""
+GRAVES: Final = "forgotten"
+"""How a cursor among the forgotten notes, which a list shows last, begins."""
 RECENT: Final = 5
 """Ends that status names."""
 
@@ -37,16 +39,13 @@ class Looking(Forgetting):
         caller, now = request.caller.to_core(), self.clock.now_ms()
         states = frozenset(request.states) or frozenset({"active", "stale"})
         after = _cursor(request.cursor)
+        among_graves = request.cursor is not None and request.cursor.startswith(f"{GRAVES}:")
         found = []
-        for note_id in workspace.notes:
+        for note_id in () if among_graves else workspace.notes:
             note = workspace.settled(note_id, now)
             if note is None or note.state not in states or not visible(note, caller, workspace.policy):
                 continue
-            if request.kinds and note.kind not in request.kinds:
-                continue
-            if request.scope is not None and note.scope != request.scope:
-                continue
-            if request.owner is not None and note.owner != request.owner:
+            if not _listed(note, request):
                 continue
             if request.tags and not set(request.tags) <= set(workspace.words[note_id].tags):
                 continue
@@ -56,25 +55,33 @@ class Looking(Forgetting):
         page = found[: request.limit]
         cursor = f"{page[-1].created_at}:{page[-1].id}" if len(found) > len(page) else None
         views = tuple(view(workspace, note, now, content=request.with_content) for note in page)
-        if "forgotten" in states and cursor is None and after is None:
-            views += await self._forgotten(workspace, caller, request, request.limit - len(views), now)
+        if "forgotten" in states and cursor is None and not degraded:
+            gone, cursor = await self._forgotten(workspace, caller, request, request.limit - len(views))
+            views += tuple(self._bare_view(workspace, note, now) for note in gone)
         return wire.ListAnswer(notes=views, cursor=cursor, seq=workspace.position, degraded=degraded)
 
     async def _forgotten(
-        self, workspace: Workspace, caller: Caller, request: wire.ListRequest, limit: int, now: int
-    ) -> tuple[wire.NoteView, ...]:
-        """The latest forgotten notes, for a list that asks for them: bare facts only."""
-        if limit <= 0 or request.tags:
-            return ()
-        notes = [grave.tomb.note for grave in await vault.latest_graves(self.redis, workspace.keys, limit)]
-        return tuple(
-            self._bare_view(workspace, note, now)
-            for note in notes
-            if visible(note, caller, workspace.policy)
-            and (not request.kinds or note.kind in request.kinds)
-            and (request.scope is None or note.scope == request.scope)
-            and (request.owner is None or note.owner == request.owner)
-        )
+        self, workspace: Workspace, caller: Caller, request: wire.ListRequest, room: int
+    ) -> tuple[list[Note], str | None]:
+        """Forgotten notes for the end of a list that asks for them, latest first, and the cursor behind them.
+
+        They have no tags any more, so a list by tags finds none.
+        """
+        if request.tags:
+            return [], None
+        behind = _grave_cursor(request.cursor)
+        found: list[Note] = []
+        async for grave in vault.graves(self.redis, workspace.keys, until=None if behind is None else behind[0]):
+            note = grave.tomb.note
+            if behind is not None and (note.state_at, note.id) >= behind:
+                continue
+            if not visible(note, caller, workspace.policy) or not _listed(note, request):
+                continue
+            if len(found) == room:
+                last = found[-1] if found else None
+                return found, f"{GRAVES}:{last.state_at}:{last.id}" if last else f"{GRAVES}:"
+            found.append(note)
+        return found, None
 
     def _bare_view(self, workspace: Workspace, note: Note, now: int) -> wire.NoteView:
         fields = view_fields(note, None, workspace.policy, Use(), workspace.name, now)
@@ -132,7 +139,7 @@ class Looking(Forgetting):
         entries = list(reversed(await workspace.log.history(last, MAX_HISTORY)))
         words = None if tomb is not None else workspace.words.get(note.id)
         events = list(_told(entries, words))
-        start = int(request.cursor) if request.cursor and request.cursor.isdigit() else 0
+        start = _offset(request.cursor)
         page = events[start : start + request.limit]
         rest = start + len(page) < len(events)
         return wire.HistoryAnswer(
@@ -147,22 +154,32 @@ class Looking(Forgetting):
         workspace, _ = await self.reading(request)
         if workspace is None:
             return wire.AuditAnswer(entries=(), seq="0-0")
-        graves = await vault.latest_graves(self.redis, workspace.keys, request.limit, request.since)
-        caller = request.caller.to_core()
+        shown = await self._latest_graves(workspace, request.caller.to_core(), request.limit, since=request.since)
         entries = tuple(
             wire.AuditEntry(
-                id=grave.tomb.note.id,
-                kind=grave.tomb.note.kind,
-                reason=grave.tomb.note.state_reason or "",
-                actor=grave.tomb.actor,
-                at=grave.tomb.note.state_at,
-                restorable=grave.tomb.kept is not None and grave.tomb.note.restored_to is None,
-                content_hash=grave.tomb.content_hash,
+                id=tomb.note.id,
+                kind=tomb.note.kind,
+                reason=tomb.note.state_reason or "",
+                actor=tomb.actor,
+                at=tomb.note.state_at,
+                restorable=workspace.policy.restorable and tomb.kept is not None and tomb.note.restored_to is None,
+                content_hash=tomb.content_hash,
             )
-            for grave in graves
-            if visible(grave.tomb.note, caller, workspace.policy)
+            for tomb in shown
         )
         return wire.AuditAnswer(entries=entries, seq=workspace.position)
+
+    async def _latest_graves(
+        self, workspace: Workspace, caller: Caller, limit: int, *, since: int | None = None
+    ) -> list[vault.Tomb]:
+        """The latest forgotten notes that the caller may see, newest first: what it may not see costs it no place."""
+        found: list[vault.Tomb] = []
+        async for grave in vault.graves(self.redis, workspace.keys, since=since):
+            if visible(grave.tomb.note, caller, workspace.policy):
+                found.append(grave.tomb)
+                if len(found) == limit:
+                    break
+        return found
 
     async def counts(self, workspace: Workspace, caller: Caller, now: int) -> tuple[wire.Counts, int, int | None]:
         """Visible notes by state as settled at ``now``, tokens of all live ones, and the next expiry.
@@ -185,24 +202,50 @@ class Looking(Forgetting):
         tally["forgotten"] += totals.get(FORGOTTEN, 0)
         return wire.Counts(**tally), tokens, next_expiry
 
-    async def recent_ends(self, workspace: Workspace) -> tuple[wire.RecentEnd, ...]:
-        """The latest forgotten notes, newest first."""
-        graves = await vault.latest_graves(self.redis, workspace.keys, RECENT)
+    async def recent_ends(self, workspace: Workspace, caller: Caller) -> tuple[wire.RecentEnd, ...]:
+        """The latest forgotten notes the caller may see, newest first."""
         return tuple(
-            wire.RecentEnd(
-                id=grave.tomb.note.id, reason=grave.tomb.note.state_reason or "", at=grave.tomb.note.state_at
-            )
-            for grave in graves
+            wire.RecentEnd(id=tomb.note.id, reason=tomb.note.state_reason or "", at=tomb.note.state_at)
+            for tomb in await self._latest_graves(workspace, caller, RECENT)
         )
 
 
+def _listed(note: Note, request: wire.ListRequest) -> bool:
+    """Whether the note passes the filters of a list that need no words."""
+    if request.kinds and note.kind not in request.kinds:
+        return False
+    if request.scope is not None and note.scope != request.scope:
+        return False
+    return request.owner is None or note.owner == request.owner
+
+
 def _cursor(text: str | None) -> tuple[int, str] | None:
-    if text is None:
+    """Creation time and id of the last note shown; ``None`` at the start and among the forgotten."""
+    if text is None or text.startswith(f"{GRAVES}:"):
         return None
     created, _, note_id = text.partition(":")
-    if not created.isdigit() or not note_id:
+    if not (created.isascii() and created.isdigit()) or not note_id:
         raise Invalid("cursor is not one that list gave out", field="cursor")
     return int(created), note_id
+
+
+def _grave_cursor(text: str | None) -> tuple[int, str] | None:
+    """When the last forgotten note shown was forgotten, and its id; ``None`` where none was shown yet."""
+    if text is None or not text.startswith(f"{GRAVES}:") or text == f"{GRAVES}:":
+        return None
+    at, _, note_id = text.removeprefix(f"{GRAVES}:").partition(":")
+    if not (at.isascii() and at.isdigit()) or not note_id:
+        raise Invalid("cursor is not one that list gave out", field="cursor")
+    return int(at), note_id
+
+
+def _offset(text: str | None) -> int:
+    """How many of a note's events were shown already."""
+    if text is None:
+        return 0
+    if not (text.isascii() and text.isdigit()):
+        raise Invalid("cursor is not one that history gave out", field="cursor")
+    return int(text)
 
 
 def _fold_to(entries: list[Entry], at: int) -> Note:

@@ -21,6 +21,8 @@ from amnesiad.store.log import Stored, parse_stored
 
 SCAN_COUNT: Final = 1000
 """Fields per HSCAN step: a few hundred kilobytes at a time."""
+GRAVES_PER_READ: Final = 100
+"""Tombs per read of the audit: a status or a page of it needs fewer, a copy kept in each may weigh kilobytes."""
 
 
 class Tomb(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -120,12 +122,23 @@ async def scan_heads(redis: Redis, keys: Keys) -> AsyncIterator[dict[str, bytes]
             return
 
 
-async def raw_heads(redis: Redis, keys: Keys, ids: Sequence[str]) -> dict[str, bytes | None]:
-    """The heads of ``ids`` as they stand, ``None`` where there is none."""
+class Standing(NamedTuple):
+    """A note's head and words as they stood at one moment, raw; ``None`` where there is none."""
+
+    head: bytes | None
+    words: bytes | None
+
+
+async def standing(redis: Redis, keys: Keys, ids: Sequence[str]) -> dict[str, Standing]:
+    """Heads and words of ``ids``, read in one step so that no words stand beside a head they were not written with."""
     if not ids:
         return {}
     with store_errors():
-        return dict(zip(ids, cast(list[bytes | None], await redis.hmget(keys.heads, list(ids))), strict=True))
+        pipe = redis.pipeline(transaction=True)
+        pipe.hmget(keys.heads, list(ids))
+        pipe.hmget(keys.vault, list(ids))
+        found, texts = await pipe.execute()
+    return {id_: Standing(head, text) for id_, head, text in zip(ids, found, texts, strict=True)}
 
 
 async def use_counters(redis: Redis, keys: Keys) -> dict[str, tuple[int, int]]:
@@ -161,13 +174,25 @@ async def forgotten_ids(redis: Redis, keys: Keys, prefix: str) -> set[str]:
     return found
 
 
-async def latest_graves(redis: Redis, keys: Keys, limit: int, since: int | None = None) -> list[Grave]:
-    """The latest forgotten notes, newest first, at most ``limit``, none forgotten before ``since`` (epoch ms)."""
-    least: int | str = "-inf" if since is None else since
-    with store_errors():
-        ids = await redis.zrevrangebyscore(keys.audit, "+inf", least, start=0, num=limit)
-    graves = await tombs(redis, keys, [id_.decode() for id_ in cast(list[bytes], ids)])
-    return [grave for grave in graves if grave is not None]
+async def graves(
+    redis: Redis, keys: Keys, *, since: int | None = None, until: int | None = None
+) -> AsyncIterator[Grave]:
+    """Forgotten notes, newest first, read in pages as they are asked for: a reader that filters stops when it has enough.
+
+    ``since`` and ``until`` bound when they were forgotten (epoch ms, both included).
+    """
+    least, most = "-inf" if since is None else since, "+inf" if until is None else until
+    start = 0
+    while True:
+        with store_errors():
+            raw = await redis.zrevrangebyscore(keys.audit, most, least, start=start, num=GRAVES_PER_READ)
+        ids = [id_.decode() for id_ in cast(list[bytes], raw)]
+        for grave in await tombs(redis, keys, ids):
+            if grave is not None:
+                yield grave
+        if len(ids) < GRAVES_PER_READ:
+            return
+        start += len(ids)
 
 
 async def totals(redis: Redis, keys: Keys) -> dict[str, int]:
