@@ -73,6 +73,9 @@ DAMAGES: dict[str, tuple[str, Damage]] = {
     "heads are no hash": ("heads", lambda r, d, _: replace_by_string(r, d.keys.heads)),
     "a tomb is lost": ("tomb", lambda r, d, i: r.hdel(d.keys.tomb, i["gone"])),
     "a tomb with another reason": ("tomb", rewritten("tomb", "gone", b'"manual"', b'"evicted"')),
+    "a tomb by another hand": ("tomb", rewritten("tomb", "gone", b'"actor":"human"', b'"actor":"system"')),
+    "a tomb of another version": ("tomb", rewritten("tomb", "gone", b"2|", b"7|")),
+    "a hash kept for ever": ("tomb", rewritten("tomb", "gone", b'"purge_at":', b'"purged":')),
     "a malformed tomb": ("tomb", lambda r, d, i: r.hset(d.keys.tomb, i["gone"], "x")),
     "a tomb of a living note": ("tomb", lambda r, d, i: r.hset(d.keys.tomb, i["live"], "1|a|1-1|{}")),
     "a tomb nobody wrote": ("tomb", lambda r, d, _: r.hset(d.keys.tomb, "stranger00", "1|a|1-1|{}")),
@@ -99,6 +102,7 @@ DAMAGES: dict[str, tuple[str, Damage]] = {
     "unscrubbed is below nothing": ("totals", lambda r, d, _: r.hset(d.keys.totals, "unscrubbed", -3)),
     "all totals are lost": ("totals", lambda r, d, _: r.delete(d.keys.totals)),
     "a setting is lost": ("policy", lambda r, d, _: r.delete(d.keys.policy)),
+    "a setting of no meaning": ("policy", lambda r, d, _: r.hset(d.keys.policy, "max_deterrents", "{")),
     "a setting nobody made": ("policy", lambda r, d, _: r.hset(d.keys.policy, "restorable", "true")),
 }
 
