@@ -120,13 +120,13 @@ def kind_of(event: LifecycleEvent) -> AgentKind:
 
 
 def owner_of(event: LifecycleEvent) -> str | None:
-    """The owner an event speaks of, or ``None`` where it does not say enough."""
+    """The owner an event speaks of, or ``None`` where it does not say enough. A teammate's is its team."""
     kind = kind_of(event)
     if kind == "fresh":
         return None
     if kind in CHILD_KINDS:
         return f"{event.session}/{event.agent}" if event.session and event.agent else None
-    return event.session
+    return event.team if kind == "teammate" else event.session
 
 
 def effects(event: LifecycleEvent, policy: Policy) -> list[Effect]:
@@ -137,11 +137,12 @@ def effects(event: LifecycleEvent, policy: Policy) -> list[Effect]:
     """
     owner = owner_of(event)
     kind = kind_of(event)
-    if event.event in _STARTS:
-        return [] if owner is None else [Open(owner, kind)]
+    alive: list[Effect] = [] if owner is None else [Touch(owner)]
     if event.event in _ENDS:
         return _end(event, owner, kind, policy)
-    alive: list[Effect] = [] if owner is None else [Touch(owner)]
+    if event.event in _STARTS:
+        # A team begins and ends with its lead: what a member starts is no new life of the team.
+        return alive if owner is None or kind == "teammate" else [Open(owner, kind)]
     if event.event == "turn-end":
         return [*alive, Settle(), Check()]
     if event.event == "file-changed":
@@ -152,16 +153,10 @@ def effects(event: LifecycleEvent, policy: Policy) -> list[Effect]:
 
 
 def _end(event: LifecycleEvent, owner: str | None, kind: AgentKind, policy: Policy) -> list[Effect]:
-    if event.event == "session-end":
-        return [] if event.session is None else [End(event.session, children=True, agent_kind="main")]
+    if owner is None or kind == "teammate":
+        return []
     if kind in CHILD_KINDS:
-        if owner is None or (
-            kind == "continuable" and event.event == "subagent-end" and policy.continuable_end == "keep"
-        ):
-            return []
-        return [End(owner, children=False, agent_kind=kind)]
-    if event.event != "agent-disposed" or owner is None or event.agent is not None:
-        return []
-    if kind == "main" and event.agent_kind is None:
-        return []
-    return [End(owner, children=True, agent_kind=kind)]
+        kept = kind == "continuable" and event.event == "subagent-end" and policy.continuable_end == "keep"
+        return [] if kept else [End(owner, children=False, agent_kind=kind)]
+    disposed = event.event == "agent-disposed" and event.agent_kind == "main"
+    return [End(owner, children=True, agent_kind=kind)] if disposed or event.event == "session-end" else []

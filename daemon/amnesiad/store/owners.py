@@ -8,14 +8,15 @@ leases with the time ``UNFINISHED``, so that a job lost on the way is found and 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 from redis.asyncio import Redis
 
+from amnesiad.core.times import MINUTE_MS
 from amnesiad.errors import Conflict, NotFound
 from amnesiad.store.faults import store_errors
-from amnesiad.store.keys import Keys
+from amnesiad.store.keys import META, Keys
 from amnesiad.store.log import Cell, Log, Unit, parse_stored
 from amnesiad.store.workspaces import POLICY_CELL
 
@@ -25,6 +26,12 @@ MAX_ATTEMPTS: Final = 24
 """Tries before a cell that others keep moving is given up with ``conflict``; each try lets one of them through."""
 LEASES_PER_READ: Final = 1000
 """Leases per step when an owner's children are looked for."""
+AWAY_MS: Final = 5 * MINUTE_MS
+"""A longer gap between two reconciliations, which run every minute, means that worker or daemon was away."""
+GRACE_MS: Final = 15 * MINUTE_MS
+"""How long after that agents have to show that they live."""
+_SEEN: Final = "reconciled_at"
+_BACK: Final = "reconciling_since"
 
 
 class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -264,3 +271,24 @@ async def all_owners(redis: Redis, keys: Keys) -> list[Holding]:
     return [
         Holding(name, decode_owner(raw), notes, seen.get(name)) for (name, raw), notes in zip(cells, held, strict=True)
     ]
+
+
+async def members_of(redis: Redis, keys: Keys, owner: str) -> list[str]:
+    """Ids of the owner's notes that are not forgotten, sorted."""
+    with store_errors():
+        rows = cast(set[bytes], await cast(Any, redis.smembers(keys.members(owner))))
+    return sorted(row.decode() for row in rows)
+
+
+async def leases_may_lapse(redis: Redis, now: int) -> bool:
+    """Whether an owner's silence may count against it at ``now``; to be asked at every reconciliation, and only there.
+
+    While no reconciliation ran, agents may have had nobody to give a sign of life to. So each one leaves its time in
+    the fleet-wide ``META`` hash, and after a gap of more than ``AWAY_MS`` (and at the very first) nobody is ended for
+    ``GRACE_MS``.
+    """
+    with store_errors():
+        seen, back = cast(list[bytes | None], await cast(Any, redis.hmget(META, [_SEEN, _BACK])))
+        returned = now if seen is None or now - int(seen) > AWAY_MS else int(back or now)
+        await cast(Any, redis.hset(META, mapping={_SEEN: now, _BACK: returned}))
+    return now - returned >= GRACE_MS

@@ -1,0 +1,162 @@
+"""The due index of a workspace: which notes have something coming, and everything a pass needs to decide what.
+
+Reading here never fails for one bad row: what cannot be read is handed back as ``Unreadable`` with its id, so that a
+pass reports it and goes on for all the others. What a due note owes is ``core.clocks``'s to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from importlib import resources
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+from redis.asyncio import Redis
+
+from amnesiad.core.notes import Note, Words, decode_words
+from amnesiad.errors import Bug
+from amnesiad.store.faults import store_errors
+from amnesiad.store.keys import Keys
+from amnesiad.store.units import UNSCRUBBED
+from amnesiad.store.vault import Tomb, Unreadable, read_head, read_tomb
+
+SCAN_COUNT: Final = 500
+"""Ids per step of a walk."""
+REFILE_LUA: Final = resources.files("amnesiad.store").joinpath("refile.lua").read_text()
+
+
+class DueNote(NamedTuple):
+    """A note that is not forgotten, with its words; ``None`` where the vault has none."""
+
+    note: Note
+    words: Words | None
+
+
+class DueTomb(NamedTuple):
+    """A forgotten note, due for the purge of its hash and copy."""
+
+    tomb: Tomb
+
+
+class Gone(NamedTuple):
+    """An id in the index of which nothing is left."""
+
+    id: str
+
+
+DueItem = DueNote | DueTomb | Gone | Unreadable
+
+
+class Filing(NamedTuple):
+    """Where a note belongs in the index: its version (``None`` where nothing is left of it) and time, if any."""
+
+    id: str
+    version: int | str | None
+    at: int | None
+
+
+class Earliest(NamedTuple):
+    """What a workspace has coming first (store ms, ``None`` for nothing), and its erasures not yet scrubbed."""
+
+    at: int | None
+    unscrubbed: int
+
+
+async def due_ids(redis: Redis, keys: Keys, now: int, count: int) -> list[str]:
+    """Ids due at ``now``, earliest first, at most ``count``."""
+    with store_errors():
+        rows = cast(list[bytes], await redis.zrangebyscore(keys.due, "-inf", now, start=0, num=count))
+    return [row.decode() for row in rows]
+
+
+async def earliest(redis: Redis, workspaces: Sequence[str]) -> list[Earliest]:
+    """For each workspace id what it has coming first, in their order; one round trip for all."""
+    if not workspaces:
+        return []
+    with store_errors():
+        pipe = redis.pipeline(transaction=False)
+        for ws in workspaces:
+            keys = Keys(ws)
+            pipe.zrange(keys.due, 0, 0, withscores=True)
+            pipe.hget(keys.totals, UNSCRUBBED)
+        rows = await pipe.execute()
+    pairs = zip(rows[0::2], rows[1::2], strict=True)
+    return [Earliest(int(first[0][1]) if first else None, int(count or 0)) for first, count in pairs]
+
+
+async def read_items(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[DueItem]:
+    """Heads, words and tombs of ``ids`` in their order, in one round trip."""
+    if not ids:
+        return []
+    with store_errors():
+        pipe = redis.pipeline(transaction=True)
+        pipe.hmget(keys.heads, list(ids))
+        pipe.hmget(keys.vault, list(ids))
+        pipe.hmget(keys.tomb, list(ids))
+        heads, vault, tombs = await pipe.execute()
+    return [_item(*row) for row in zip(ids, heads, vault, tombs, strict=True)]
+
+
+def _item(note_id: str, head: bytes | None, words: bytes | None, tomb: bytes | None) -> DueItem:
+    if head is not None:
+        found = read_head(note_id, head)
+        if isinstance(found, Unreadable):
+            return found
+        try:
+            return DueNote(found.note, None if words is None else decode_words(words))
+        except msgspec.MsgspecError:
+            return Unreadable(note_id, "words: malformed")
+    if tomb is None:
+        return Gone(note_id)
+    try:
+        return DueTomb(read_tomb(tomb).tomb)
+    except msgspec.ValidationError as error:
+        return Unreadable(note_id, f"tomb: {error}")
+    except (msgspec.DecodeError, Bug, UnicodeDecodeError):
+        return Unreadable(note_id, "tomb: malformed")
+
+
+async def refile(redis: Redis, keys: Keys, policy_version: int, filings: Sequence[Filing]) -> int | None:
+    """File notes that still stand at the version given, and return how many were not filed so already.
+
+    ``None`` when the policy has moved; then none is filed.
+    """
+    if not filings:
+        return 0
+    args: list[Any] = [policy_version]
+    for filing in filings:
+        args += (filing.id, "" if filing.version is None else filing.version, "" if filing.at is None else filing.at)
+    with store_errors():
+        script = redis.register_script(REFILE_LUA)
+        filed = int(await script(keys=[keys.cells, keys.heads, keys.tomb, keys.due], args=args))
+    return None if filed < 0 else filed
+
+
+async def set_aside(redis: Redis, keys: Keys, ids: Sequence[str], until: int) -> None:
+    """Put ids that no pass can settle off until ``until``, if they are still in the index, so that others get through.
+
+    Nothing is compared: who set them aside could not read what to compare. A time that a newer version filed
+    meanwhile is overwritten, and found stale and mended at ``until``.
+    """
+    if not ids:
+        return
+    with store_errors():
+        await redis.zadd(keys.due, dict.fromkeys(ids, until), xx=True)
+
+
+async def scan_ids(redis: Redis, key: str) -> AsyncIterator[list[str]]:
+    """Walk the ids of a hash (``heads``, ``tomb``) or zset (``audit``) in batches, for what no index answers.
+
+    An id that is there throughout comes at least once; one may come twice.
+    """
+    cursor, zset = 0, key.endswith(":audit")
+    while True:
+        with store_errors():
+            scan = redis.zscan if zset else redis.hscan
+            cursor, rows = await cast(Any, scan(key, cursor=cursor, count=SCAN_COUNT))
+        ids = [row[0] if zset else row for row in rows]
+        # A small hash or zset is one listpack and comes whole, whatever the count says.
+        for at in range(0, len(ids), SCAN_COUNT):
+            yield [id_.decode() for id_ in ids[at : at + SCAN_COUNT]]
+        if not int(cursor):
+            return

@@ -1,0 +1,563 @@
+"""The passes, against a real server: what they write, that they write it once, and that they survive anything."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import secrets
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from redis.asyncio import Redis
+from tests.support import wait_until
+from tests.workers.seeding import KEYRING, MINUTE, POLICY, START_MS, World, new_world
+
+from amnesiad.core.events import Scrubbed
+from amnesiad.core.kinds import DAY_MS
+from amnesiad.core.notes import Anchor
+from amnesiad.errors import AmnesiaError
+from amnesiad.store import workspaces
+from amnesiad.store.due import earliest
+from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, META
+from amnesiad.store.log import Unit
+from amnesiad.store.owners import AWAY_MS, GRACE_MS, UNFINISHED, close_owner, read_owner
+from amnesiad.store.policies import write_policy
+from amnesiad.store.server import EmbeddedServer
+from amnesiad.store.units import UNSCRUBBED
+from amnesiad.store.vault import tombs, words
+from amnesiad_workers.passes import (
+    check_anchors,
+    purge_audit,
+    reconcile,
+    refile,
+    scrub,
+    settle,
+    trim,
+    unplug,
+)
+from amnesiad_workers.passes import settling as settling_module
+from amnesiad_workers.passes.settling import ASIDE_MS, Settling
+
+
+@pytest.fixture
+async def world(redis: Redis) -> World:
+    """An empty workspace."""
+    return await new_world(redis)
+
+
+def ids(count: int, prefix: str = "n") -> list[str]:
+    """That many note ids."""
+    return [f"{prefix}{number:08d}" for number in range(count)]
+
+
+async def set_policy(world: World, version: int, **changes: object) -> None:
+    """Change live settings, as the service does."""
+    unit = Unit()
+    write_policy(unit, world.keys, version, changes, ())
+    assert (await world.log.commit(unit)).status == "ok"
+
+
+# -- settle ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_perishable_that_ran_out_is_expired_and_erased(world: World) -> None:
+    """At the end of its TTL a perishable expires and its words go, in one step, and only its hash stays."""
+    await world.remember("a", "b")
+    await world.remember("later", ttl_ms=10 * MINUTE)
+    world.now += MINUTE
+    figures = await settle(world.context, world.ws)
+    assert (figures.due, figures.expired, figures.forgotten, figures.unreadable) == (2, 2, 2, [])
+    assert await words(world.redis, world.keys, ["a", "b"]) == [None, None]
+    grave = (await tombs(world.redis, world.keys, ["a"]))[0]
+    assert grave is not None
+    assert grave.tomb.content_hash == KEYRING.content_hash("the words of a")
+    assert await world.note("later") is not None
+
+
+async def test_a_record_that_ran_out_keeps_its_words(world: World) -> None:
+    """A record with a TTL of its own expires as a state: words and history stay."""
+    await world.remember("r", kind="finding")
+    world.now += MINUTE
+    assert (await settle(world.context, world.ws)).expired == 1
+    note = await world.note("r")
+    assert note is not None
+    assert note.state == "expired"
+    assert (await words(world.redis, world.keys, ["r"]))[0] is not None
+
+
+async def test_an_expiry_is_stamped_with_its_deadline(world: World) -> None:
+    """However late the pass, the event names the instant the note died."""
+    await world.remember("a")
+    world.now += 60 * MINUTE
+    await settle(world.context, world.ws)
+    assert [event.at for event in await world.events("a")] == [START_MS, START_MS + MINUTE, START_MS + MINUTE]
+
+
+async def test_four_passes_at_once_settle_each_note_once(world: World) -> None:
+    """V02: 8000 notes due, four passes at once; one expired event a note, and their counts add up."""
+    for at in range(0, 8000, 1000):
+        await world.remember(*ids(1000, f"n{at}x"))
+    world.now += MINUTE
+    runs = await asyncio.gather(*(settle(world.context, world.ws) for _ in range(4)))
+    assert (await world.counts())["expired"] == 8000
+    assert await world.once_each("expired")
+    assert await world.once_each("forgotten")
+    assert sum(run.expired for run in runs) == sum(run.due for run in runs) == 8000
+    assert all(not run.unreadable for run in runs)
+
+
+async def test_a_note_forgotten_before_the_job_runs_stays_forgotten(world: World) -> None:
+    """C21: a settle job is queued, the note is forgotten, the job runs: nothing is written, no partial head appears."""
+    await world.remember("a")
+    world.now += MINUTE
+    pass_ = Settling(world.context, world.ws)
+    original = world.context
+    await settle(original, world.ws)
+    before = await world.dump()
+    figures = await pass_.run()
+    assert figures.due == 0
+    assert await world.dump() == before
+    assert await world.note("a") is None
+
+
+async def test_a_note_forgotten_between_read_and_write_stays_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C21: the note is forgotten after the pass has read it; the pass conflicts and changes nothing."""
+    await world.remember("a")
+    world.now += MINUTE
+    real = settling_module.read_items
+
+    async def read_then_lose(*args: object) -> object:
+        items = await real(*args)  # type: ignore[arg-type]
+        monkeypatch.setattr(settling_module, "read_items", real)
+        await settle(world.context, world.ws)
+        return items
+
+    monkeypatch.setattr(settling_module, "read_items", read_then_lose)
+    figures = await settle(world.context, world.ws)
+    assert (figures.conflicts, figures.expired) == (1, 0)
+    assert (await world.counts())["forgotten"] == 1
+    assert await world.note("a") is None
+
+
+async def test_thirty_runs_are_as_good_as_one(world: World) -> None:
+    """C32: every maintenance pass run 30 times gives what once gave; exempt kinds are untouched, no time moves."""
+    await world.remember("p", "q")
+    await world.remember("rule", kind="directive", ttl_ms=None)
+    await world.remember("pin", pinned=True)
+    world.now += MINUTE
+    await settle(world.context, world.ws)
+    await scrub(world.context)
+    before = await world.dump()
+    for _ in range(30):
+        await settle(world.context, world.ws)
+        await refile(world.context, world.ws)
+        await purge_audit(world.context, world.ws)
+        await reconcile(world.context, world.ws)
+        await scrub(world.context)
+    assert await world.dump() == before
+    rule = await world.note("rule")
+    assert rule is not None
+    assert rule.version == 1
+
+
+@pytest.mark.parametrize("place", ["heads", "vault"])
+async def test_an_unreadable_note_holds_up_no_other(world: World, place: str) -> None:
+    """V09: a head with an unknown kind is reported by its id, and the pass goes on for all the others, also next time."""
+    await world.remember(*ids(60), "bad")
+    key = getattr(world.keys, place)
+    raw = await world.redis.hget(key, "bad")  # type: ignore[misc]
+    assert raw is not None
+    broken = raw.replace(b'"kind":"fact"', b'"kind":"rumour"') if place == "heads" else b"{"
+    await world.redis.hset(key, "bad", broken)  # type: ignore[misc]
+    world.now += MINUTE
+    figures = await settle(world.context, world.ws)
+    assert figures.expired == 60
+    assert [line.split(":")[0] for line in figures.unreadable] == ["bad"]
+    assert "words of" not in figures.unreadable[0]
+    assert (await settle(world.context, world.ws)).due == 0
+    world.now += ASIDE_MS
+    assert len((await settle(world.context, world.ws)).unreadable) == 1
+
+
+async def test_a_note_with_a_damaged_cell_is_set_aside(world: World) -> None:
+    """V09: a note whose text cell names another note conflicts for ever; it is reported, and the others are settled."""
+    await world.remember(*ids(60), "bad")
+    cell = next(
+        field
+        for field, raw in (await world.redis.hgetall(world.keys.cells)).items()  # type: ignore[misc]
+        if raw.startswith(b"bad|")
+    )
+    await world.redis.hset(world.keys.cells, cell, "other|op||")  # type: ignore[misc]
+    world.now += MINUTE
+    figures = await settle(world.context, world.ws)
+    assert figures.expired == 60
+    assert figures.unreadable == ["bad: conflicts again and again on its text"]
+
+
+async def test_stale_entries_of_the_index_are_mended(world: World) -> None:
+    """An id due by the index but not by the clocks is filed where it belongs, and one of nothing is taken out."""
+    await world.remember("a")
+    await world.redis.zadd(world.keys.due, {"a": START_MS - 1, "nothing": START_MS - 1})
+    figures = await settle(world.context, world.ws)
+    assert (figures.refiled, figures.expired) == (2, 0)
+    assert await world.redis.zrange(world.keys.due, 0, -1, withscores=True) == [(b"a", float(START_MS + MINUTE))]
+
+
+async def test_a_tomb_is_purged_when_its_time_has_come(world: World) -> None:
+    """After audit_retention hash and kept copy go; the bare event stays, and nothing more is due."""
+    world.policy = msgspec.structs.replace(POLICY, restorable=True)
+    await world.remember("a")
+    world.now += MINUTE
+    await settle(world.context, world.ws)
+    grave = (await tombs(world.redis, world.keys, ["a"]))[0]
+    assert grave is not None
+    assert grave.tomb.kept is not None
+    world.now += POLICY.audit_retention
+    figures = await settle(world.context, world.ws)
+    assert (figures.purged, figures.forgotten) == (1, 0)
+    grave = (await tombs(world.redis, world.keys, ["a"]))[0]
+    assert grave is not None
+    assert (grave.tomb.content_hash, grave.tomb.kept, grave.tomb.purge_at) == (None, None, None)
+    assert await world.redis.zcard(world.keys.due) == 0
+
+
+async def test_settling_a_dropped_workspace_leaves_no_keys(world: World) -> None:
+    """A job for a workspace that was dropped meanwhile writes nothing."""
+    await world.remember("a")
+    world.now += MINUTE
+    await workspaces.drop(world.redis, "w")
+    assert (await settle(world.context, world.ws)).due == 0
+    assert await world.dump() == {}
+
+
+# -- killed and paused workers -----------------------------------------------------------------------------------------
+
+
+def settle_in_process(url: str, ws: str, now: int, stop_after: int, pause: bool) -> None:
+    """A worker that, after that many pages, is killed or stopped in the middle of a pass."""
+    from amnesiad.store.connect import connect
+
+    async def run() -> None:
+        redis = await connect(url)
+        world = World(redis, ws, now=now)
+        pass_ = Settling(world.context, ws)
+        write, pages = pass_._write, 0
+
+        async def write_then_stop(page: settling_module.Page) -> None:
+            nonlocal pages
+            if pages == stop_after:
+                os.kill(os.getpid(), signal.SIGSTOP if pause else signal.SIGKILL)
+            pages += 1
+            await write(page)
+
+        pass_._write = write_then_stop  # type: ignore[method-assign]
+        await pass_.run()
+        await redis.aclose()
+
+    asyncio.run(run())
+
+
+async def test_a_killed_pass_is_finished_by_the_next(world: World, redis_url: str) -> None:
+    """C36: a worker killed between two pages; after recovery each transition is there once and nothing due is left."""
+    await world.remember(*ids(1700))
+    world.now += MINUTE
+    child = multiprocessing.get_context("spawn").Process(
+        target=settle_in_process, args=(redis_url, world.ws, world.now, 2, False)
+    )
+    child.start()
+    await asyncio.to_thread(child.join)
+    assert child.exitcode == -signal.SIGKILL
+    assert 0 < (await world.counts())["expired"] < 1700
+    await settle(world.context, world.ws)
+    assert (await world.counts())["expired"] == 1700
+    assert await world.once_each("expired")
+    assert (await earliest(world.redis, [world.ws]))[0].at == world.now - MINUTE + MINUTE + POLICY.audit_retention
+
+
+async def test_a_pass_paused_past_any_lock_does_nothing_twice(world: World, redis_url: str) -> None:
+    """C37: three workers, one paused in the middle of its pass until the others are done; no double effect."""
+    await world.remember(*ids(1200))
+    world.now += MINUTE
+    child = multiprocessing.get_context("spawn").Process(
+        target=settle_in_process, args=(redis_url, world.ws, world.now, 1, True)
+    )
+    child.start()
+    pid = child.pid
+    assert pid is not None
+    try:
+        if sys.platform == "linux":
+            await wait_until(lambda: Path(f"/proc/{pid}/stat").read_text().split()[2] == "T")
+        else:
+            await wait_until(lambda: not child.is_alive() or os.waitpid(pid, os.WNOHANG | os.WUNTRACED)[0] == pid)
+        await asyncio.gather(settle(world.context, world.ws), settle(world.context, world.ws))
+        assert (await world.counts())["expired"] == 1200
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    await asyncio.to_thread(child.join)
+    assert child.exitcode == 0
+    assert (await world.counts())["expired"] == (await world.counts())["forgotten"] == 1200
+
+
+# -- unplug ------------------------------------------------------------------------------------------------------------
+
+
+async def test_an_ended_owners_notes_are_erased_pins_too(world: World) -> None:
+    """Unplugging erases what the owner wrote, pinned or not, and nobody else's; a second run changes nothing."""
+    inc = await world.open("s/a")
+    await world.remember("x", scope="session", owner="s/a", incarnation=inc)
+    await world.remember("y", scope="session", owner="s/a", incarnation=inc, pinned=True, ttl_ms=None)
+    await world.remember("other", scope="session", owner="s/b", incarnation=1)
+    world.now += 10
+    figures = await unplug(world.context, world.ws, "s/a", heard_at=world.now)
+    assert figures.forgotten == 2
+    assert {getattr(event, "reason", None) for event in (await world.events("x"))[1:]} == {"agent-disposed"}
+    assert await world.note("other") is not None
+    assert not (await read_owner(world.redis, world.keys, "s/a")).open
+    assert await world.redis.zscore(world.keys.leases, "s/a") is None
+    before = await world.dump()
+    assert (await unplug(world.context, world.ws, "s/a", heard_at=world.now)).forgotten == 0
+    assert await world.dump() == before
+
+
+async def test_a_sessions_end_takes_its_children_and_its_team_along(world: World) -> None:
+    """A lead's end erases its own notes, its team's and its children's; a session whose name begins alike is safe."""
+    for owner in ("lead", "lead/a", "leader"):
+        await world.open(owner)
+    await world.remember("mine", scope="session", owner="lead", incarnation=1)
+    await world.remember("teams", scope="team", owner="lead", incarnation=1)
+    await world.remember("childs", scope="session", owner="lead/a", incarnation=1)
+    await world.remember("others", scope="session", owner="leader", incarnation=1)
+    await unplug(world.context, world.ws, "lead", heard_at=world.now + 1, children=True)
+    assert [await world.note(n) is None for n in ("mine", "teams", "childs", "others")] == [True, True, True, False]
+
+
+async def test_an_end_cut_short_is_finished_by_the_next_reconciliation(world: World) -> None:
+    """A worker killed between closing the owner and ending its notes, and its job lost: reconciliation finishes it."""
+    await world.open("s/a")
+    await world.remember("x", scope="session", owner="s/a", incarnation=1)
+    await close_owner(world.log, "s/a", heard_at=world.now + 1, at=None, source=None)
+    assert await world.redis.zscore(world.keys.leases, "s/a") == UNFINISHED
+    await reconcile(world.context, world.ws)
+    assert await world.note("x") is None
+    assert await world.redis.zscore(world.keys.leases, "s/a") is None
+
+
+async def test_the_same_end_by_two_workers_is_one_transition(world: World) -> None:
+    """C35: an end delivered twice and run by two workers at once erases each note once."""
+    await world.open("s")
+    await world.remember(*ids(700), scope="session", owner="s", incarnation=1)
+    end = {"heard_at": world.now + 1, "children": True}
+    await asyncio.gather(*(unplug(world.context, world.ws, "s", **end) for _ in range(2)))  # type: ignore[arg-type]
+    assert (await world.counts())["forgotten"] == 700
+    assert await world.once_each("forgotten")
+
+
+async def test_a_late_end_spares_the_life_begun_since(world: World) -> None:
+    """An end heard before the owner was opened again ends the notes of the earlier life only."""
+    await world.open("s")
+    await world.remember("old", scope="session", owner="s", incarnation=1)
+    heard = world.now + 5
+    await close_owner(world.log, "s", heard_at=heard, at=None, source=None)
+    world.now += 10
+    assert await world.open("s") == 2
+    await world.remember("new", scope="session", owner="s", incarnation=2)
+    await unplug(world.context, world.ws, "s", heard_at=heard)
+    assert await world.note("old") is None
+    assert await world.note("new") is not None
+    assert (await read_owner(world.redis, world.keys, "s")).open
+
+
+async def test_an_owner_ended_while_its_agent_writes_leaves_nothing_behind(world: World) -> None:
+    """V28: 200 trials of an end racing a write; no note of the ended life survives, a later call opens a new one."""
+    for trial in range(200):
+        owner = f"s{trial}"
+        await world.open(owner)
+        world.now += 1
+        outcome, _ = await asyncio.gather(
+            world.call(owner, f"n{trial}"), unplug(world.context, world.ws, owner, heard_at=world.now)
+        )
+        note, cell = await world.note(f"n{trial}"), await read_owner(world.redis, world.keys, owner)
+        assert note is None or note.incarnation == cell.incarnation == 2, outcome
+        world.now += 1
+        later = await world.call(owner, f"m{trial}")
+        assert later.status == "ok"
+        found = await world.note(f"m{trial}")
+        assert found is not None
+        assert found.incarnation == 2
+
+
+# -- reconcile ---------------------------------------------------------------------------------------------------------
+
+
+async def live_until(world: World, now: int) -> None:
+    """Move the clock with reconciliation running all the while, as a healthy fleet does."""
+    while world.now < now:
+        world.now = min(now, world.now + AWAY_MS)
+        await reconcile(world.context, world.ws)
+
+
+async def test_a_silent_owner_is_ended_once_its_lease_is_over(world: World) -> None:
+    """C33: an agent is killed without an end; the lease ends it once and its notes are unplugged."""
+    await world.open("s/a")
+    await world.remember("x", scope="session", owner="s/a", incarnation=1, ttl_ms=None)
+    await live_until(world, START_MS + DAY_MS - AWAY_MS)
+    assert await world.note("x") is not None
+    await live_until(world, START_MS + DAY_MS)
+    assert await world.note("x") is None
+    before = await world.dump()
+    await reconcile(world.context, world.ws)
+    assert await world.dump() == before
+
+
+async def test_nobody_is_ended_right_after_the_worker_was_away(world: World) -> None:
+    """C33: while no worker ran nobody could show a sign of life, so leases lapse only 15 minutes after its return."""
+    await world.open("s/a")
+    await world.remember("x", scope="session", owner="s/a", incarnation=1, ttl_ms=None)
+    await reconcile(world.context, world.ws)
+    back = world.now = START_MS + 5 * DAY_MS
+    await reconcile(world.context, world.ws)
+    await live_until(world, back + GRACE_MS - 1)
+    assert await world.note("x") is not None
+    await live_until(world, back + GRACE_MS)
+    assert await world.note("x") is None
+
+
+# -- scrub -------------------------------------------------------------------------------------------------------------
+
+
+async def test_erased_words_are_off_the_disk_after_a_scrub(redis: Redis, redis_server: EmbeddedServer) -> None:
+    """After the scrub no data file holds the words, the log says so, and the count of what is left is zero."""
+    marker = secrets.token_hex(16)
+    world = await new_world(redis)
+    await world.remember(marker)
+    world.now += MINUTE
+    await settle(world.context, world.ws)
+
+    def on_disk() -> bool:
+        files = [path for path in redis_server.data_dir.rglob("*") if path.is_file()]
+        return any(f"the words of {marker}".encode() in path.read_bytes() for path in files)
+
+    assert on_disk()
+    assert await scrub(world.context) == {"workspaces": 1, "erased": 1, "result": "done"}
+    assert not on_disk()
+    assert [type(event) for event in await world.events()][-1] is Scrubbed
+    assert await world.redis.hget(world.keys.totals, UNSCRUBBED) == b"0"  # type: ignore[misc]
+    assert (await scrub(world.context))["result"] == "none"
+
+
+async def test_two_scrubs_at_once_count_an_erasure_once(world: World) -> None:
+    """Two workers scrub at the same time: one record stands and the count never falls below zero."""
+    await world.remember("a")
+    world.now += MINUTE
+    await settle(world.context, world.ws)
+    await asyncio.gather(scrub(world.context), scrub(world.context))
+    assert await world.redis.hget(world.keys.totals, UNSCRUBBED) == b"0"  # type: ignore[misc]
+    assert (await world.counts())["scrubbed"] == 1
+
+
+async def test_a_dropped_workspace_is_scrubbed_too(world: World) -> None:
+    """What a drop left on the disk is counted for the whole store and rewritten with the rest."""
+    await world.redis.hset(META, UNSCRUBBED, 3)  # type: ignore[misc]
+    assert (await scrub(world.context))["result"] == "done"
+    assert await world.redis.hget(META, UNSCRUBBED) == b"0"  # type: ignore[misc]
+
+
+# -- purge, trim, refile, anchors --------------------------------------------------------------------------------------
+
+
+async def test_a_purge_that_the_index_lost_is_made_up_for(world: World) -> None:
+    """The daily walk finds a tomb past its retention though nothing says that it is due, and trims the old ledger."""
+    await world.remember("a")
+    world.now += MINUTE
+    await settle(world.context, world.ws)
+    await world.redis.delete(world.keys.due)
+    await world.redis.xadd(world.keys.access, {"e": "old"}, id=f"{START_MS}-0")
+    await world.redis.xadd(world.keys.access, {"e": "new"}, id=f"{START_MS + POLICY.audit_retention + MINUTE}-0")
+    world.now += POLICY.audit_retention
+    assert (await purge_audit(world.context, world.ws)).purged == 1
+    assert [fields[b"e"] for _, fields in await world.redis.xrange(world.keys.access)] == [b"new"]
+
+
+async def test_trimming_never_passes_an_event_that_is_not_handled(world: World) -> None:
+    """C39: old handled events go; what is pending or was never delivered stays, however old, and so does all after."""
+    redis = world.redis
+    for number in range(1, 7):
+        await redis.xadd(LIFECYCLE, {"e": str(number)}, id=f"{number}-0")
+    assert (await trim(world.context))["trimmed"] == 0
+    await redis.xgroup_create(LIFECYCLE, BRIDGE_GROUP, id="0")
+    await redis.xreadgroup(BRIDGE_GROUP, "c", {LIFECYCLE: ">"}, count=4)
+    await redis.xack(LIFECYCLE, BRIDGE_GROUP, "1-0", "2-0", "4-0")
+    assert (await trim(world.context))["trimmed"] == 2
+    assert (await redis.xrange(LIFECYCLE))[0][0] == b"3-0"
+    await redis.xack(LIFECYCLE, BRIDGE_GROUP, "3-0")
+    await trim(world.context)
+    assert [seq for seq, _ in await redis.xrange(LIFECYCLE)] == [b"4-0", b"5-0", b"6-0"]
+
+
+async def test_dead_events_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer of poison cannot fill the store: only the newest dead events are kept."""
+    monkeypatch.setattr("amnesiad_workers.passes.upkeep.MAX_DEAD", 2)
+    for number in range(5):
+        await world.redis.xadd(DEAD, {"e": str(number)})
+    assert (await trim(world.context))["dead"] == 3
+    assert [fields[b"e"] for _, fields in await world.redis.xrange(DEAD)] == [b"3", b"4"]
+
+
+async def test_a_change_of_policy_refiles_what_it_concerns(world: World) -> None:
+    """Records get a due time when record_ttl is switched on and lose it when it is off; directives never have one."""
+    await world.remember(*ids(1200), kind="finding", ttl_ms=None)
+    await world.remember("rule", kind="directive", ttl_ms=None)
+    assert await world.redis.zcard(world.keys.due) == 0
+    await set_policy(world, 0, record_ttl=MINUTE)
+    await refile(world.context, world.ws)
+    assert await world.redis.zcard(world.keys.due) == 1200
+    assert await world.redis.zscore(world.keys.due, "rule") is None
+    await set_policy(world, 1, record_ttl="off")
+    await refile(world.context, world.ws)
+    assert await world.redis.zcard(world.keys.due) == 0
+
+
+async def test_switching_restorable_off_takes_the_copies(world: World) -> None:
+    """Kept copies go when restorable is switched off, and count as words to be scrubbed; the hash stays."""
+    await set_policy(world, 0, restorable=True)
+    await world.remember("a")
+    world.now += MINUTE
+    await settle(world.context, world.ws)
+    await scrub(world.context)
+    await set_policy(world, 1, restorable=False)
+    await refile(world.context, world.ws)
+    grave = (await tombs(world.redis, world.keys, ["a"]))[0]
+    assert grave is not None
+    assert grave.tomb.kept is None
+    assert grave.tomb.content_hash is not None
+    assert await world.redis.hget(world.keys.totals, UNSCRUBBED) == b"1"  # type: ignore[misc]
+
+
+async def test_a_changed_or_deleted_file_flags_the_notes_anchored_to_it(redis: Redis, tmp_path: Path) -> None:
+    """V12: drift is flagged, once; a note whose file is as it was, and one without a hash, are left alone."""
+    world = await new_world(redis, str(tmp_path))
+    for name in ("same", "changed", "deleted"):
+        (tmp_path / name).write_text(name)
+        sha = __import__("hashlib").sha256(name.encode()).hexdigest()
+        await world.remember(name, kind="finding", ttl_ms=None, anchors=[Anchor(name, sha)])
+    await world.remember("unknown", kind="finding", ttl_ms=None, anchors=[Anchor("nowhere", None)])
+    (tmp_path / "changed").write_text("other")
+    (tmp_path / "deleted").unlink()
+    assert (await check_anchors(world.context, world.ws)).stale == 2
+    states = [getattr(await world.note(name), "state", None) for name in ("same", "changed", "deleted", "unknown")]
+    assert states == ["active", "stale", "stale", "active"]
+    assert (await check_anchors(world.context, world.ws)).stale == 0
+
+
+async def test_a_pass_over_a_store_that_is_away_says_so(tmp_path: Path) -> None:
+    """A pass does not swallow an unreachable store: the job fails and is tried again."""
+    redis = Redis.from_url(f"unix://{tmp_path}/nobody.sock")
+    with pytest.raises(AmnesiaError):
+        await settle(World(redis, "0").context, "0")
+    await redis.aclose()
