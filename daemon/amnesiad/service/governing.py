@@ -18,6 +18,8 @@ from amnesiad.service.change import Change
 from amnesiad.service.reading import Reading
 from amnesiad.settings import show_setting
 from amnesiad.store import lifecycle, vault, verify, workspaces
+from amnesiad.store.keys import Keys
+from amnesiad.store.log import Log
 from amnesiad.store.owners import all_owners
 from amnesiad.store.policies import write_policy
 from amnesiad.store.units import UNSCRUBBED
@@ -224,18 +226,24 @@ class Governing(Reading):
 
     async def verify(self, request: wire.VerifyRequest) -> wire.VerifyAnswer:
         """Prove that the heads and all that follows from them are what the log says. Problems carry no words."""
-        workspace = await self._known(request)
-        report = await verify.verify(self.redis, workspace.keys, self.keyring, workspace.base)
-        return wire.VerifyAnswer(
-            figures=report.figures, problems=tuple(str(one) for one in report.differences[:MAX_PROBLEMS]), seq=workspace.position
-        )
+        keys = await self._keys(request)
+        report = await verify.verify(self.redis, keys, self.keyring, self.settings.policy)
+        problems = tuple(str(one) for one in report.differences[:MAX_PROBLEMS])
+        return wire.VerifyAnswer(figures=report.figures, problems=problems, seq=await Log(self.redis, keys).last_id())
 
     async def rebuild(self, request: wire.RebuildRequest) -> wire.RebuildAnswer:
         """Make heads, cells, members, due times and totals anew from log and vault."""
-        workspace = await self._known(request)
-        rebuilt = await verify.rebuild(self.redis, workspace.keys, self.keyring, workspace.base)
-        await workspace.load()
-        return wire.RebuildAnswer(figures=rebuilt.figures, seq=workspace.position)
+        keys = await self._keys(request)
+        rebuilt = await verify.rebuild(self.redis, keys, self.keyring, self.settings.policy)
+        self.close(request.workspace)
+        return wire.RebuildAnswer(figures=rebuilt.figures, seq=await Log(self.redis, keys).last_id())
+
+    async def _keys(self, request: wire.Request) -> Keys:
+        """The workspace's keys, without a projection: what these two mend may be what a projection cannot load."""
+        ws = await workspaces.find(self.redis, request.workspace)
+        if ws is None:
+            raise NotFound("there is no such workspace", field="workspace", hint="amnesia workspaces lists them")
+        return Keys(ws)
 
     async def _known(self, request: wire.Request) -> Workspace:
         workspace, _ = await self.reading(request)
