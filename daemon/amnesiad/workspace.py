@@ -182,11 +182,6 @@ class Workspace:
                 self._absorbed = {}
             return moved
 
-    async def reach(self, seq: str) -> None:
-        """Make sure everything up to ``seq`` is reflected: read the log forward ourselves, do not wait for the tail."""
-        if not at_or_past(self.position, seq):
-            await self.catch_up()
-
     def absorb(self, outcome: Outcome, changes: Iterable[tuple[Note, Words | None]]) -> None:
         """Take in our own commit: the notes after it, with their words (``None`` for forgotten ones)."""
         for note, words in changes:

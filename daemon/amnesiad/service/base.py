@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar, cast
+from weakref import WeakValueDictionary
 
 import msgspec
 import structlog
@@ -27,8 +28,8 @@ from amnesiad.store import workspaces
 from amnesiad.store.clock import StoreClock
 from amnesiad.store.connect import Store
 from amnesiad.store.keyring import Keyring
-from amnesiad.store.log import Unit
-from amnesiad.store.owners import decode_owner, read_owner
+from amnesiad.store.log import Outcome, Unit, at_or_past
+from amnesiad.store.owners import decode_owner, read_owner, touch_owners
 from amnesiad.store.workspaces import POLICY_CELL
 from amnesiad.tokens import counter_for
 from amnesiad.workspace import Workspace
@@ -37,6 +38,8 @@ MAX_ATTEMPTS: Final = 24
 """Tries before a write gives up with ``conflict``: each round of contention on a cell lets one writer through."""
 QUIET_ATTEMPTS: Final = 3
 """Tries without a pause in between; later ones wait a random moment so that writers stop colliding."""
+FULL_ATTEMPTS: Final = 3
+"""Times a unit may find the workspace full, its projection brought up to date after each, before it is refused."""
 SIGN_OF_LIFE_MS: Final = 60_000
 """An owner's lease is refreshed at most this often; leases are hours long."""
 MAX_BACKGROUND: Final = 256
@@ -80,7 +83,8 @@ class Base:
         self.jobs = jobs
         self.refusals: Counter[str] = Counter()
         self._workspaces: dict[str, Workspace] = {}
-        self._opening: dict[str, asyncio.Lock] = {}
+        # A lock lives while somebody waits for it, so that asking for names that do not exist leaves nothing behind.
+        self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._background: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -99,7 +103,8 @@ class Base:
         if known is not None:
             known.used_at = self.clock.now_ms()
             return known
-        async with self._opening.setdefault(name, asyncio.Lock()):
+        lock = self._opening.setdefault(name, asyncio.Lock())
+        async with lock:
             if (known := self._workspaces.get(name)) is not None:
                 return known
             ws = await (workspaces.find_or_create if create else workspaces.find)(self.redis, name)
@@ -114,7 +119,6 @@ class Base:
     def close(self, name: str) -> None:
         """Drop a projection; the next use loads it again."""
         self._workspaces.pop(name, None)
-        self._opening.pop(name, None)
 
     @property
     def loaded(self) -> Iterable[Workspace]:
@@ -123,17 +127,24 @@ class Base:
 
     async def reading(self, request: wire.Request) -> tuple[Workspace | None, bool]:
         """The workspace for a read, caught up to the log's end, and whether the answer is degraded (store away)."""
-        workspace = await self.open(request.workspace, create=False)
+        try:
+            return await self.caught_up(request.workspace), False
+        except StoreUnavailable:
+            if (workspace := self._workspaces.get(request.workspace)) is None:
+                raise
+            return workspace, True
+
+    async def caught_up(self, name: str) -> Workspace | None:
+        """The workspace at its log's end; ``None`` if there is none. One that was dropped meanwhile is looked up anew."""
+        workspace = await self.open(name, create=False)
         if workspace is None:
-            return None, False
+            return None
         try:
             await self.follow(workspace)
         except NotFound:
-            self.close(request.workspace)
-            return await self.open(request.workspace, create=False), False
-        except StoreUnavailable:
-            return workspace, True
-        return workspace, False
+            self.close(name)
+            return await self.open(name, create=False)
+        return workspace
 
     async def follow(self, workspace: Workspace) -> bool:
         """Bring a projection to the log's end. Raises ``NotFound`` when the workspace was dropped meanwhile."""
@@ -183,11 +194,10 @@ class Base:
 
         ``decide`` returns the answer with an empty ``seq``; what it collected in the change is written as one unit.
         """
-        name = request.workspace
-        workspace = cast(Workspace, await self.open(name, create=True))
-        if request.after is not None:
-            await workspace.reach(request.after)
-        unit: Unit | None = None
+        workspace = cast(Workspace, await self.open(request.workspace, create=True))
+        if request.after is not None and not at_or_past(workspace.position, request.after):
+            workspace, _ = await self._renewed_view(workspace)
+        full = 0
         for attempt in range(MAX_ATTEMPTS):
             if attempt > QUIET_ATTEMPTS:
                 await asyncio.sleep(random.uniform(0, 0.002 * attempt))  # noqa: S311
@@ -195,52 +205,58 @@ class Base:
                 if owner not in workspace.owners:
                     workspace.owners[owner] = await read_owner(self.redis, workspace.keys, owner)
             change = Change(workspace, self.clock.now_ms())
+            seen = workspace.position
             try:
                 answer = decide(workspace, change)
                 evicted = change.make_room()
                 unit = change.finish()
             except AmnesiaError as error:
-                if attempt == 0 and await self._was_behind(workspace):
-                    continue
+                if attempt == 0:
+                    workspace, behind = await self._renewed_view(workspace, seen)
+                    if behind:
+                        continue
                 if (replayed := await self._replayed(workspace, request, answer_type)) is not None:
                     return replayed
                 self.refused(error)
                 raise
             if unit is None:
-                if attempt == 0 and await self._was_behind(workspace):
-                    continue
-                if (replayed := await self._replayed(workspace, request, answer_type)) is not None:
-                    return replayed
-                return msgspec.structs.replace(answer, seq=workspace.position)
-            self._sign(workspace, request, unit, change.now)
+                if attempt == 0:
+                    workspace, behind = await self._renewed_view(workspace, seen)
+                    if behind:
+                        continue
+                return await self.recorded(workspace, request, answer, answer_type)
             if request.request_id is not None:
                 unit.request = self._record(workspace, request, answer)
             outcome = await workspace.log.commit(unit)
             if outcome.status in ("ok", "own"):
                 workspace.absorb(outcome, change.results)
                 self._after_write(workspace, change, evicted)
+                self.alive(workspace, request.caller.to_core(), change.now)
                 return msgspec.structs.replace(answer, seq=outcome.seq or workspace.position)
             if outcome.status == "replay":
                 return _decode_answer(outcome.current, answer_type)
             if outcome.status == "reused":
-                raise Conflict(
-                    f"request_id {request.request_id} was used with another body",
-                    field="request_id",
-                    hint="use a new one",
-                )
+                raise _reused(request)
             workspace = await self._after_conflict(workspace, outcome.detail, outcome.current)
-            if outcome.status == "full" and attempt > 0:
-                full = StoreFull(
-                    f"the workspace is full: {outcome.detail} stands at {outcome.current.decode()}",
-                    rule=f"max_{'store' if outcome.detail.startswith('perishable') else 'record'}_bytes",
-                    hint="forget something, or raise the limit",
-                )
-                self.refused(full)
-                raise full
+            full += outcome.status == "full"
+            # Once may mean that somebody else filled it meanwhile: with their notes in view, some can be evicted.
+            if full > FULL_ATTEMPTS:
+                refusal = _full(outcome)
+                self.refused(refusal)
+                raise refusal
         raise Conflict("too many writers at once on the same note, slot or text", hint="try again")
 
-    async def _was_behind(self, workspace: Workspace) -> bool:
-        return await self.follow(workspace)
+    async def _renewed_view(self, workspace: Workspace, seen: str = "") -> tuple[Workspace, bool]:
+        """The workspace at its log's end, and whether that is another view than the one of position ``seen``.
+
+        The position is compared, not whether following found anything: somebody else may have followed just before.
+        """
+        try:
+            await self.follow(workspace)
+        except NotFound:
+            self.close(workspace.name)
+            return cast(Workspace, await self.open(workspace.name, create=True)), True
+        return workspace, workspace.position != seen
 
     async def _after_conflict(self, workspace: Workspace, detail: str, current: bytes) -> Workspace:
         if detail.startswith("owner:"):
@@ -248,13 +264,13 @@ class Base:
         if detail == POLICY_CELL and not current:
             self.close(workspace.name)
             return cast(Workspace, await self.open(workspace.name, create=True))
-        await self.follow(workspace)
+        workspace, _ = await self._renewed_view(workspace)
         return workspace
 
-    def _sign(self, workspace: Workspace, request: wire.Write, unit: Unit, now: int) -> None:
-        owner = self.sign_of_life(workspace, request.caller.to_core(), now)
-        if owner:
-            unit.sets.append((workspace.keys.leases, "ZADD", owner, now))
+    def alive(self, workspace: Workspace, caller: Caller, now: int) -> None:
+        """After the answer: refresh the lease of the caller's owner, where it is open and the refresh is due."""
+        if owner := self.sign_of_life(workspace, caller, now):
+            self.background(touch_owners(self.redis, workspace.keys, {owner: now}))
 
     def sign_of_life(self, workspace: Workspace, caller: Caller, now: int) -> str:
         """The caller's owner id if its lease is due to be refreshed, else ``""``."""
@@ -272,6 +288,21 @@ class Base:
         key = workspace.keys.request(cast(str, request.request_id))
         return key, self.keyring.body_hash(msgspec.json.encode(request)), msgspec.json.encode(stored)
 
+    async def recorded(self, workspace: Workspace, request: wire.Write, answer: A, answer_type: type[A]) -> A:
+        """An answer that no single unit carries, kept under the request's id if it has one; ``seq`` filled in.
+
+        If the id was answered before, that answer is returned instead. Raises ``Conflict`` for another body.
+        """
+        if request.request_id is None:
+            return msgspec.structs.replace(answer, seq=getattr(answer, "seq", "") or workspace.position)
+        unit = Unit(request=self._record(workspace, request, answer))
+        outcome = await workspace.log.commit(unit)
+        if outcome.status == "replay":
+            return _decode_answer(outcome.current, answer_type)
+        if outcome.status == "reused":
+            raise _reused(request)
+        return msgspec.structs.replace(answer, seq=outcome.seq or workspace.position)
+
     async def _replayed(self, workspace: Workspace, request: wire.Write, answer_type: type[A]) -> A | None:
         """The answer this very request got before, if it carries an id and was answered in the last 24 hours."""
         if request.request_id is None:
@@ -281,9 +312,7 @@ class Base:
             return None
         body_hash, rest = stored
         if body_hash != self.keyring.body_hash(msgspec.json.encode(request)):
-            raise Conflict(
-                f"request_id {request.request_id} was used with another body", field="request_id", hint="use a new one"
-            )
+            raise _reused(request)
         return _decode_answer(rest, answer_type)
 
     def _after_write(self, workspace: Workspace, change: Change, evicted: Sequence[str]) -> None:
@@ -327,6 +356,20 @@ class Base:
         """Wait until the after-work under way is done; for shutdown and for tests."""
         while self._background:
             await asyncio.gather(*self._background, return_exceptions=True)
+
+
+def _reused(request: wire.Write) -> Conflict:
+    return Conflict(
+        f"request_id {request.request_id} was used with another body", field="request_id", hint="use a new one"
+    )
+
+
+def _full(outcome: Outcome) -> StoreFull:
+    return StoreFull(
+        f"the workspace is full: {outcome.detail} stands at {outcome.current.decode()}",
+        rule=f"max_{'store' if outcome.detail.startswith('perishable') else 'record'}_bytes",
+        hint="forget something, or raise the limit",
+    )
 
 
 def _decode_answer(raw: bytes, answer_type: type[A]) -> A:

@@ -30,12 +30,11 @@ class Forgetting(Transitions):
         caller = request.caller.to_core()
         address = _address(request)
         reason = None if request.reason is None else intake.check_reason(request.reason)
-        workspace = await self.open(request.workspace, create=False)
+        workspace = await self.caught_up(request.workspace)
         if workspace is None:
             if address in ("id", "ids"):
                 raise NotFound(f"there is no note {request.id or request.ids[0]}", field=address)
             return _nothing("0-0")
-        await self.follow(workspace)
         if (replayed := await self._replayed(workspace, request, wire.ForgetAnswer)) is not None:
             return replayed
         targets = await self._targets(workspace, caller, request, address)

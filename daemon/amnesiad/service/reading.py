@@ -61,7 +61,7 @@ class Reading(Ledger):
         returns."""
         workspace = await self._reader(request)
         if workspace is None:
-            return wire.RecallAnswer(notes=(), deterrents=(), seq="0-0", text="" if request.format == "text" else None)
+            return _nothing_recalled(request)
         caller = request.caller.to_core()
         _check_query(request.query)
         wanted = ranking.Filter(
@@ -77,7 +77,10 @@ class Reading(Ledger):
         def select(workspace: Workspace, now: int) -> Selected[wire.RecallAnswer]:
             return self._recall(workspace, caller, request, wanted, now)
 
-        answer, used, degraded = await self._shown(workspace, request, select)
+        shown = await self._shown(workspace, request, select)
+        if shown is None:
+            return _nothing_recalled(request)
+        answer, used, degraded = shown
         if not degraded:
             self._renew(request.workspace, caller, used)
         return msgspec.structs.replace(answer, degraded=degraded)
@@ -185,7 +188,10 @@ class Reading(Ledger):
             warned = tuple(workspace.notes[id_] for id_ in chosen.deterrents)
             return Selected((_block_answer(chosen, workspace), chosen.matched), used, warned, entry)
 
-        (answer, matched), used, _ = await self._shown(workspace, request, select, strict=True)
+        shown = await self._shown(workspace, request, select, strict=True)
+        if shown is None:
+            return _empty_block(budget, None)
+        (answer, matched), used, _ = shown
         policy = workspace.policy
         workspace.last_injection = (len(answer.ids), answer.tokens, self.clock.now_ms())
         if policy.injection_renews != "never":
@@ -312,7 +318,10 @@ class Reading(Ledger):
             entry = _block_entry("fire", workspace, caller, chosen, now) if used else b""
             return Selected(answer, used, (), entry)
 
-        answer, used, _ = await self._shown(workspace, request, select, strict=True)
+        shown = await self._shown(workspace, request, select, strict=True)
+        if shown is None:
+            return wire.FireAnswer(notes=(), text="", tokens=0, seq="0-0")
+        answer, used, _ = shown
         if used:
             if caller.session:
                 keep = self.settings.session_lease
@@ -327,8 +336,8 @@ class Reading(Ledger):
 
     async def _reader(self, request: wire.Request) -> Workspace | None:
         workspace = await self.open(request.workspace, create=False)
-        if workspace is not None and request.after is not None:
-            await workspace.reach(request.after)
+        if workspace is not None and request.after is not None and not at_or_past(workspace.position, request.after):
+            return await self.caught_up(request.workspace)
         return workspace
 
     async def _shown(
@@ -338,8 +347,9 @@ class Reading(Ledger):
         select: Callable[[Workspace, int], Selected[T]],
         *,
         strict: bool = False,
-    ) -> tuple[T, tuple[Note, ...], bool]:
-        """Select, log and check, until what is shown stands. Returns the answer, the notes used, and ``degraded``.
+    ) -> tuple[T, tuple[Note, ...], bool] | None:
+        """Select, log and check, until what is shown stands. Returns the answer, the notes used, and ``degraded``;
+        ``None`` when the workspace turns out to have been dropped.
 
         ``strict`` raises ``StoreUnavailable`` instead of answering degraded.
         """
@@ -350,18 +360,17 @@ class Reading(Ledger):
             selected = select(workspace, now)
             insist = attempt < READ_ATTEMPTS
             pairs = [(note.id, self._version(workspace, note)) for note in (*selected.used, *selected.shown)]
-            owner = self.sign_of_life(workspace, caller, now)
             try:
                 last, moved = await workspace.log.witness(
                     now,
                     pairs,
                     entry=selected.entry,
-                    owner=owner,
                     used=len(selected.used),
                     seen=workspace.position if insist else "",
                 )
                 if not moved and (not insist or at_or_past(workspace.position, last)):
                     workspace.count_use([note.id for note in selected.used], now)
+                    self.alive(workspace, caller, now)
                     return selected.answer, selected.used, False
                 await self.follow(workspace)
             except StoreUnavailable:
@@ -372,7 +381,7 @@ class Reading(Ledger):
                 self.close(request.workspace)
                 reopened = await self.open(request.workspace, create=False)
                 if reopened is None:
-                    raise
+                    return None
                 workspace = reopened
         raise StoreUnavailable("notes kept changing while they were read", hint="try again")
 
@@ -412,6 +421,10 @@ class Reading(Ledger):
                 workspace.absorb(outcome, change.results)
                 if (due := workspace.due.get(note_id)) is not None:
                     self.jobs.due(workspace.ws, due)
+
+
+def _nothing_recalled(request: wire.RecallRequest) -> wire.RecallAnswer:
+    return wire.RecallAnswer(notes=(), deterrents=(), seq="0-0", text="" if request.format == "text" else None)
 
 
 def _may_fire(shown: tuple[int, str] | None, cooldown_ms: int | None, turn: str, now: int) -> bool:

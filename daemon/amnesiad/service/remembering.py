@@ -129,10 +129,9 @@ class Remembering(Base):
     async def restore(self, request: wire.RestoreRequest) -> wire.RestoreAnswer:
         """Plug a forgotten note's kept copy in again: a new note, a new id, a new TTL, ``restored_from`` the old."""
         caller = request.caller.to_core()
-        workspace = await self.open(request.workspace, create=False)
+        workspace = await self.caught_up(request.workspace)
         if workspace is None:
-            raise NotFound(f"there is no note {request.id}", field="id")
-        await self.follow(workspace)
+            raise NotFound(f"there is no note {request.id}", field="id", hint="amnesia list shows what there is")
         note_id = await self.address(workspace, caller, request.id)
         graves = await vault.tombs(self.redis, workspace.keys, [note_id])
         grave = graves[0]
@@ -187,10 +186,10 @@ class Remembering(Base):
     async def _existing(self, name: str, caller: Caller, text: str, field: str) -> str:
         """The full id that an id or prefix in a request means; the projection is caught up if it does not know it."""
         workspace = await self.open(name, create=False)
+        if workspace is not None and text not in workspace.notes:
+            workspace = await self.caught_up(name)
         if workspace is None:
-            raise NotFound(f"there is no note {text}", field=field)
-        if text not in workspace.notes:
-            await self.follow(workspace)
+            raise NotFound(f"there is no note {text}", field=field, hint="amnesia list shows what there is")
         return await self.address(workspace, caller, text, field)
 
     async def _words(self, request: wire.NewNote, content: str) -> Words:
