@@ -15,7 +15,7 @@ from typing import Final, Literal
 import msgspec
 
 from amnesiad.core.events import SYSTEM, AnyNoteEvent, Expired, Forgotten, StaleFlagged
-from amnesiad.core.kinds import EXEMPT_KINDS
+from amnesiad.core.kinds import EXEMPT_KINDS, Curve
 from amnesiad.core.notes import Note, State, apply
 from amnesiad.core.policy import Policy
 
@@ -58,17 +58,21 @@ def lease_ttl(note: Note, policy: Policy) -> int | None:
     return policy.record_ttl
 
 
+def _curve(curve: Curve, base: float, steepness: float, fraction: float) -> float:
+    """The strength left after ``fraction`` of the TTL. The one formula; searching and settling must agree to the bit."""
+    if curve == "ebbinghaus":
+        return base * math.exp(-steepness * fraction)
+    if curve == "linear":
+        return base * max(0.0, 1 - fraction)
+    return base
+
+
 def lease_strength(note: Note, policy: Policy, now: int) -> float | None:
     """Strength on the lease clock, in [0, base], or ``None`` where no lease runs. Not forced to 0 past the end."""
     ttl = lease_ttl(note, policy)
     if ttl is None:
         return None
-    elapsed = max(0, now - note.ref_at)
-    if note.curve == "flat":
-        return note.base
-    if note.curve == "linear":
-        return note.base * max(0.0, 1 - elapsed / ttl)
-    return note.base * math.exp(-policy.ebbinghaus_k * elapsed / ttl)
+    return _curve(note.curve, note.base, policy.ebbinghaus_k, max(0, now - note.ref_at) / ttl)
 
 
 def strength(note: Note, policy: Policy, now: int) -> float:
@@ -81,56 +85,59 @@ def strength(note: Note, policy: Policy, now: int) -> float:
 
 def stale_at(note: Note, policy: Policy) -> int | None:
     """The earliest instant at which the lease makes the unused note stale, or ``None`` if it ends first or never does."""
-    at = _falls_below(note, policy, policy.stale_strength)
-    end = expires_at(note, policy)
-    return None if at is None or end is None or at >= end else at
+    return _course(note, policy)[0]
 
 
 def expires_at(note: Note, policy: Policy) -> int | None:
     """The earliest instant at which the lease ends the unused note: its TTL, or the floor relative to its base."""
+    return _course(note, policy)[1]
+
+
+def _course(note: Note, policy: Policy) -> tuple[int | None, int | None]:
+    """When the lease makes the unused note stale and when it ends it; ``(None, None)`` where no lease runs."""
     ttl = lease_ttl(note, policy)
     if ttl is None:
-        return None
-    floor = _falls_below(note, policy, policy.forgotten_strength * note.base)
+        return None, None
+    floor = _falls_below(note, policy, ttl, policy.forgotten_strength * note.base)
     deadline = note.ref_at + ttl
-    return deadline if floor is None else min(deadline, floor)
+    end = deadline if floor is None else min(deadline, floor)
+    stale = _falls_below(note, policy, ttl, policy.stale_strength)
+    return (None if stale is None or stale >= end else stale), end
 
 
-def _falls_below(note: Note, policy: Policy, limit: float) -> int | None:
+def _falls_below(note: Note, policy: Policy, ttl: int, limit: float) -> int | None:
     """The first millisecond at which the lease's strength is below ``limit``; ``None`` if not within the TTL.
 
     The closed formula finds it to a rounding; the strength that everything else uses then decides, so that no two
     places can disagree by a millisecond. The bracket around the guess doubles, so that a curve too flat for the
     formula's precision costs a few steps more and not one step a millisecond.
     """
-    ttl = lease_ttl(note, policy)
-    if ttl is None or note.base <= 0:
+    base, curve, steepness, start = note.base, note.curve, policy.ebbinghaus_k, note.ref_at
+    if base <= 0:
         return None
-    if note.base < limit:
-        return note.ref_at
-    fraction = limit / note.base
-    if note.curve == "flat" or fraction <= 0:
+    if base < limit:
+        return start
+    fraction = limit / base
+    if curve == "flat" or fraction <= 0:
         return None
-    fall = 1 - fraction if note.curve == "linear" else -math.log(fraction) / policy.ebbinghaus_k
+    fall = 1 - fraction if curve == "linear" else -math.log(fraction) / steepness
     if fall > 1:
         return None
 
-    def below(at: int) -> bool:
-        value = lease_strength(note, policy, at)
-        return value is not None and value < limit
+    def below(elapsed: int) -> bool:
+        return _curve(curve, base, steepness, max(0, elapsed) / ttl) < limit
 
-    guess, width = note.ref_at + math.floor(fall * ttl), 1
+    guess, width = math.floor(fall * ttl), 1
     while below(guess - width) or not below(guess + width):
         width *= 2
-    return guess - width + bisect_left(range(guess - width, guess + width + 1), True, key=below)
+    return start + guess - width + bisect_left(range(guess - width, guess + width + 1), True, key=below)
 
 
 def next_transition(note: Note, policy: Policy) -> Next | None:
     """What time alone will do to the note next, or ``None``. Recorded causes count: a stale note goes on to its end."""
     if note.live:
-        end = expires_at(note, policy)
-        stale = None if "decayed" in note.causes else stale_at(note, policy)
-        if stale is not None:
+        stale, end = _course(note, policy)
+        if stale is not None and "decayed" not in note.causes:
             return Next(at=stale, to="stale", event="stale_flagged", reason="decayed")
         if end is None:
             return None
