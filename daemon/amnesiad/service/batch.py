@@ -1,25 +1,28 @@
 """Answering a batch: in order, each on its own, writes of new notes side by side.
 
-Consecutive remembers are decided at once and reach the store in one call; anything else waits for what stands before
-it, so that a batch means the same as its requests one after another.
+Consecutive remembers that have nothing to do with one another are decided at once and reach the store in one call;
+anything else waits for what stands before it, so that a batch means the same as its requests one after another.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from amnesiad import wire
 from amnesiad.core.errors import AmnesiaError
 
 Answer = Callable[[str, Any], Awaitable[object]]
+_ORDERED: Final = frozenset({"key", "supersedes", "request_id", "workspace", "caller"})
+"""Fields that may make a remember depend on the one before it: it waits, as does one with a text just sent."""
 
 
 async def answer_batch(request: wire.BatchRequest, answer: Answer) -> wire.BatchAnswer:
     """The answers or error envelopes of a batch, in the order of its requests."""
     answers: list[object] = [None] * len(request.requests)
     together: list[int] = []
+    texts: set[bytes] = set()
 
     async def one(index: int) -> None:
         item = request.requests[index]
@@ -33,10 +36,13 @@ async def answer_batch(request: wire.BatchRequest, answer: Answer) -> wire.Batch
     async def flush() -> None:
         await asyncio.gather(*(one(index) for index in together))
         together.clear()
+        texts.clear()
 
     for index, item in enumerate(request.requests):
-        if item.verb == "remember":
+        text = bytes(item.body.get("content", b""))
+        if item.verb == "remember" and text not in texts and _ORDERED.isdisjoint(item.body):
             together.append(index)
+            texts.add(text)
             continue
         await flush()
         await one(index)

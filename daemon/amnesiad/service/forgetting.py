@@ -40,7 +40,6 @@ class Forgetting(Transitions):
         targets = await self._targets(workspace, caller, request, address)
         now = self.clock.now_ms()
         doomed = [note for note in (workspace.settled(id_, now) for id_ in targets) if note is not None]
-        doomed = [note for note in doomed if note.state != "forgotten"]
         if request.dry_run:
             return _would(workspace, doomed)
         if not request.confirm and (address == "all" or (address == "query" and len(doomed) > 1)):
@@ -55,20 +54,22 @@ class Forgetting(Transitions):
         for note in doomed:
             decisions.forget(note, caller, now, reason=reason)
         if not doomed:
-            return _nothing(workspace.position)
+            return await self.recorded(workspace, request, _nothing(""), wire.ForgetAnswer)
         if len(doomed) == 1:
             return await self._forget_one(request, caller, doomed[0].id, reason)
-        return await self._forget_many(request, caller, doomed, reason)
+        answer = await self._forget_many(request, caller, doomed, reason)
+        return await self.recorded(workspace, request, answer, wire.ForgetAnswer)
 
     async def _forget_one(
         self, request: wire.ForgetRequest, caller: Caller, note_id: str, reason: str | None
     ) -> wire.ForgetAnswer:
         def decide(workspace: Workspace, change: Change) -> wire.ForgetAnswer:
+            if note_id not in workspace.notes:
+                return _nothing("")  # somebody else was faster
             note = self.addressed(workspace, caller, note_id, change)
-            events = decisions.forget(note, caller, change.now, reason=reason)
-            change.add(note_id, events)
-            if not events:
-                return _nothing("")
+            # What its shelf life has ended already is erased now too, under that code, rather than by the next pass.
+            change.owe(note_id)
+            change.add(note_id, decisions.forget(note, caller, change.now, reason=reason))
             return wire.ForgetAnswer(
                 forgotten=1, ids=(note_id,), summary=render.forget_summary([note]), scrub="pending", seq=""
             )
@@ -88,8 +89,6 @@ class Forgetting(Transitions):
                 *(self._forget_one(single, caller, note.id, reason) for note in page), return_exceptions=True
             )
             for note, answer in zip(page, answers, strict=True):
-                if isinstance(answer, NotFound):
-                    continue
                 if isinstance(answer, BaseException):
                     raise answer
                 if answer.forgotten:

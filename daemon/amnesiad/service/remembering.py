@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import msgspec
@@ -36,9 +36,14 @@ class Remembering(Base):
 
         def decide(workspace: Workspace, change: Change) -> wire.RememberAnswer:
             kind = request.kind or change.policy.default_kind
+            echoed = similarity.echo_of(workspace, caller, change.now, words.content)
+            if echoed is not None:
+                return _remembered(change, echoed, created=False)
             existing = self._identical(workspace, change, caller, (scope, owner, kind, words.content))
             if existing is not None:
-                return _remembered(change, existing, created=False)
+                replaces = [replaced, self._slot_holder(workspace, change, scope, owner, words.key)]
+                ended = self._end_for(workspace, change, caller, existing, replaces)
+                return _remembered(change, change.settled(existing.id), created=False, superseded=ended)
             note, superseded = self._write(workspace, change, caller, request, words, kind, scope, owner, replaced)
             warnings = similarity.warnings(workspace, caller, change.now, words.content, exclude=superseded)
             return _remembered(change, note, created=True, superseded=superseded, warnings=warnings)
@@ -60,15 +65,14 @@ class Remembering(Base):
 
         def decide(workspace: Workspace, change: Change) -> wire.SupersedeAnswer:
             old = self.addressed(workspace, caller, old_id, change)
-            scope: Scope = request.scope or old.scope
-            owner = request.owner or (old.owner if scope == old.scope else None)
-            if caller.role != "human":
-                scope, owner = address(caller, scope, None if scope == "workspace" else owner)
+            wanted: Scope = request.scope or old.scope
+            scope, owner = address(caller, wanted, request.owner or (old.owner if wanted == old.scope else None))
             kind = request.kind or old.kind
             inherited = words
             if old.live and words.key is None and change.words(old_id).key is not None:
                 inherited = msgspec.structs.replace(words, key=change.words(old_id).key)
-            existing = self._identical(workspace, change, caller, (scope, owner, kind, content))
+            echoed = similarity.echo_of(workspace, caller, change.now, content)
+            existing = echoed or self._identical(workspace, change, caller, (scope, owner, kind, content))
             if existing is not None and existing.id != old_id:
                 return self._supersede_by(caller, old_id, existing.id, reason)(workspace, change)
             if existing is not None:
@@ -147,12 +151,16 @@ class Remembering(Base):
             if not visible(old, caller, change.policy):
                 raise NotFound(f"there is no note {note_id}", field="id")
             new_id = new_note_id()
-            events = decisions.restore(old, caller, change.now, to=new_id, kept=kept is not None, reason=reason)
-            words = msgspec.structs.replace(cast(Words, kept), reasons={})
+            # A copy that waits to be purged because copies are no longer kept counts as gone.
+            copy = kept if change.policy.restorable else None
+            events = decisions.restore(old, caller, change.now, to=new_id, kept=copy is not None, reason=reason)
+            words = msgspec.structs.replace(cast(Words, copy), reasons={})
             if self._identical(workspace, change, caller, (old.scope, old.owner, old.kind, words.content)) is not None:
                 raise Refused(f"what note {note_id} said lives already", rule="restore-duplicate", hint="nothing to do")
-            if words.key is not None and workspace.holder_of_slot((old.scope, old.owner, words.key)) is not None:
-                raise Refused(f"the slot of note {note_id} is taken by another note", rule="restore-slot")
+            if (holder := self._slot_holder(workspace, change, old.scope, old.owner, words.key)) is not None:
+                raise Refused(
+                    f"the slot of note {note_id} is held by note {holder}", rule="restore-slot", choices=(holder,)
+                )
             incarnation = None if old.owner is None else change.own(old.owner, None)
             draft = decisions.Draft(
                 id=new_id,
@@ -230,14 +238,8 @@ class Remembering(Base):
         reason: str | None = None,
     ) -> tuple[Note, tuple[str, ...]]:
         """The new note and, in the same unit, the end of whatever it replaces."""
-        replaces: dict[str, None] = {}
-        if replaced is not None:
-            self.addressed(workspace, caller, replaced, change)
-            replaces[replaced] = None
-        if words.key is not None:
-            holder = workspace.holder_of_slot((scope, owner, words.key))
-            if holder is not None and change.owe(holder).live:
-                replaces[holder] = None
+        holder = self._slot_holder(workspace, change, scope, owner, words.key)
+        replaces = tuple(dict.fromkeys(id_ for id_ in (replaced, holder) if id_ is not None))
         new_id = new_note_id()
         draft = decisions.Draft(
             id=new_id,
@@ -251,15 +253,44 @@ class Remembering(Base):
             curve=request.curve,
             pinned=request.pinned,
             source_ref=request.source_ref,
-            supersedes=tuple(replaces),
+            supersedes=replaces,
         )
         note = change.born(decisions.create(draft, caller, change.policy, change.now), words)
-        for old_id in replaces:
+        return note, self._end_for(workspace, change, caller, note, replaces, reason)
+
+    def _slot_holder(
+        self, workspace: Workspace, change: Change, scope: Scope, owner: str | None, key: str | None
+    ) -> str | None:
+        """The live note in a slot; one that time has ended gives it up in this very unit."""
+        holder = None if key is None else workspace.holder_of_slot((scope, owner, key))
+        return holder if holder is not None and change.owe(holder).live else None
+
+    def _end_for(
+        self,
+        workspace: Workspace,
+        change: Change,
+        caller: Caller,
+        note: Note,
+        replaced: Iterable[str | None],
+        reason: str | None = None,
+    ) -> tuple[str, ...]:
+        """Supersede these notes by ``note``; the ids of those that were not so already."""
+        ended = []
+        for old_id in dict.fromkeys(replaced):
+            if old_id is None or old_id == note.id:
+                continue
             events = decisions.supersede(
-                change.settled(old_id), note, caller, change.now, reason=reason, successor=lambda _: None
+                self.addressed(workspace, caller, old_id, change),
+                note,
+                caller,
+                change.now,
+                reason=reason,
+                successor=lambda id_: _successor(workspace, id_),
             )
             change.add(old_id, events, reason=reason)
-        return note, tuple(replaces)
+            if events:
+                ended.append(old_id)
+        return tuple(ended)
 
 
 def _ttl(request: wire.NewNote, now: int) -> int | msgspec.UnsetType | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Any, Final, cast
 
 from amnesiad import wire
 from amnesiad.core import render
 from amnesiad.core.callers import Caller, visible
+from amnesiad.core.notes import Note
 from amnesiad.search import similar
 from amnesiad.workspace import Workspace
 
@@ -40,3 +42,38 @@ def warnings(
             text = render.deterrent(note, workspace.words[note_id])
             warned.append(wire.Warned(kind=cast(Any, note.state), id=note_id, text=text))
     return tuple(warned)
+
+
+_LINE: Final = re.compile(r"\[(?P<id>[0-9a-z]{10})\] (?P<rest>.+)")
+_HEAD: Final = re.compile(r"[a-z-]+ \S+ (?:human|user-stated|agent|auto)(?: \([^()]*\))*")
+"""Kind, life, provenance and marks: what stands between a memory line's id and its content. The life moves on."""
+_FOOTER: Final = re.compile(re.escape(render.FOOTER).replace(r"\{tokens\}", r"\d+").replace(r"\{budget\}", r"\d+"))
+
+
+def echo_of(workspace: Workspace, caller: Caller, now: int, content: str) -> Note | None:
+    """The live note that ``content`` merely shows again: a rendered memory line, or a block of lines that we injected.
+
+    Of a block it is the first live note's line. ``None`` as soon as one line is anything else than the frame, the line
+    of a live note the caller may see, or the deterrent of an ended one: then somebody has something to say.
+    """
+    if "[" not in content:
+        return None
+    first: Note | None = None
+    for line in content.strip().split("\n"):
+        line = line.strip()
+        if not line or line == render.HEADER or _FOOTER.fullmatch(line):
+            continue
+        found = _LINE.fullmatch(line)
+        note = None if found is None else workspace.settled(found["id"], now)
+        if found is None or note is None or not visible(note, caller, workspace.policy):
+            return None
+        words = workspace.words[note.id]
+        if not note.live:
+            if note.state == "forgotten" or line != render.deterrent(note, words):
+                return None
+            continue
+        head, _, said = found["rest"].partition(": ")
+        if said.strip() != render.one_line(words.content).strip() or not _HEAD.fullmatch(head):
+            return None
+        first = first or note
+    return first
