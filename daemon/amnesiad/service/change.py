@@ -61,6 +61,10 @@ class Change:
             raise NotFound(f"there is no note {note_id}", field="id")
         return touched.now
 
+    def owed(self, note_id: str) -> tuple[AnyNoteEvent, ...]:
+        """What time owes the note at this instant, and what this change has decided about it. Raises ``NotFound``."""
+        return tuple(self._touch(note_id).events)
+
     def words(self, note_id: str) -> Words:
         """The note's words as they will stand after this change. Raises ``NotFound``."""
         touched = self._touch(note_id)

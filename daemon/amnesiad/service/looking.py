@@ -15,13 +15,12 @@ from amnesiad.core.events import AnyNoteEvent, event_type
 from amnesiad.core.notes import STATES, Note, Words, apply, fold
 from amnesiad.service.answers import view, view_fields
 from amnesiad.service.forgetting import Forgetting
+from amnesiad.service.transitions import MAX_HISTORY as MAX_HISTORY
 from amnesiad.store import vault
 from amnesiad.store.log import Entry, seq_key
 from amnesiad.store.units import FORGOTTEN
 from amnesiad.workspace import Use, Workspace
 
-MAX_HISTORY: Final = 10_000
-"""Events of one note that are walked for a count or a fold; renewals are thinned, so a note does not get there."""
 GRAVES: Final = "forgotten"
 """How a cursor among the forgotten notes, which a list shows last, begins."""
 RECENT: Final = 5

@@ -10,13 +10,13 @@ import msgspec
 from amnesiad import anchors, wire
 from amnesiad.core import clocks, decisions, intake
 from amnesiad.core.callers import Caller, address, visible
-from amnesiad.core.errors import Invalid, NotFound, Refused
+from amnesiad.core.errors import IllegalTransition, Invalid, NotFound, Refused
 from amnesiad.core.events import Scope
 from amnesiad.core.kinds import Kind
 from amnesiad.core.notes import Anchor, Note, Words
 from amnesiad.service import similarity
 from amnesiad.service.answers import changed
-from amnesiad.service.base import Base, Decide
+from amnesiad.service.base import A, Base, Decide
 from amnesiad.service.change import Change, new_note_id
 from amnesiad.store import vault
 from amnesiad.workspace import Workspace
@@ -59,7 +59,8 @@ class Remembering(Base):
         reason = None if request.reason is None else intake.check_reason(request.reason)
         if request.content is None:
             by_id = await self._existing(request.workspace, caller, cast(str, request.by), "by")
-            return await self.write(request, wire.SupersedeAnswer, self._supersede_by(caller, old_id, by_id, reason))
+            by = self._supersede_by(caller, old_id, by_id, reason)
+            return await self._write_about(request, caller, old_id, wire.SupersedeAnswer, by)
         content = request.content
         words = await self._words(request, content)
 
@@ -85,7 +86,8 @@ class Remembering(Base):
         workspace = await self.open(request.workspace, create=False)
         if workspace is not None and (old := workspace.notes.get(old_id)) is not None and old.owner:
             owners.append(old.owner)
-        return await self.write(request, wire.SupersedeAnswer, decide, owners=tuple(dict.fromkeys(owners)))
+        names = tuple(dict.fromkeys(owners))
+        return await self._write_about(request, caller, old_id, wire.SupersedeAnswer, decide, owners=names)
 
     def _supersede_by(
         self, caller: Caller, old_id: str, by_id: str, reason: str | None
@@ -128,7 +130,7 @@ class Remembering(Base):
             note = change.add(note_id, events, words=after, reason=reason)
             return changed(change, note, wire.EditAnswer, bool(events))
 
-        return await self.write(request, wire.EditAnswer, decide)
+        return await self._write_about(request, caller, note_id, wire.EditAnswer, decide)
 
     async def restore(self, request: wire.RestoreRequest) -> wire.RestoreAnswer:
         """Plug a forgotten note's kept copy in again: a new note, a new id, a new TTL, ``restored_from`` the old."""
@@ -199,6 +201,34 @@ class Remembering(Base):
         if workspace is None:
             raise NotFound(f"there is no note {text}", field=field, hint="amnesia list shows what there is")
         return await self.address(workspace, caller, text, field)
+
+    async def _write_about(
+        self,
+        request: wire.Write,
+        caller: Caller,
+        note_id: str,
+        answer_type: type[A],
+        decide: Decide[A],
+        *,
+        owners: Sequence[str] = (),
+    ) -> A:
+        """``write`` about a note that exists. One that was forgotten is refused with the way out, not as unknown."""
+        try:
+            return await self.write(request, answer_type, decide, owners=owners)
+        except NotFound:
+            workspace = await self.open(request.workspace, create=False)
+            graves = [] if workspace is None else await vault.tombs(self.redis, workspace.keys, [note_id])
+            for grave in graves:
+                if workspace is None or grave is None or not visible(grave.tomb.note, caller, workspace.policy):
+                    continue
+                refusal = IllegalTransition(
+                    f"note {note_id} is forgotten: its words are erased",
+                    rule="forgotten",
+                    hint="restore works where a copy was kept",
+                )
+                self.refused(refusal)
+                raise refusal from None
+            raise
 
     async def _words(self, request: wire.NewNote, content: str) -> Words:
         workspace = await self.open(request.workspace, create=False)

@@ -5,8 +5,8 @@ Each is a decision of the core, written by the one loop in ``base``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar, cast
 
 import msgspec
 
@@ -14,12 +14,20 @@ from amnesiad import anchors, wire
 from amnesiad.core import decisions, intake
 from amnesiad.core.callers import Caller
 from amnesiad.core.errors import Refused
-from amnesiad.core.events import AnyNoteEvent
+from amnesiad.core.events import AnyNoteEvent, Reinstated
 from amnesiad.core.notes import Anchor, Note
+from amnesiad.core.undo import undo
+from amnesiad.errors import Conflict
 from amnesiad.service.answers import changed
 from amnesiad.service.change import Change
 from amnesiad.service.remembering import Remembering
+from amnesiad.store import vault
 from amnesiad.workspace import Workspace
+
+UNDO_ATTEMPTS: Final = 8
+"""Times a history is read again because its note moved meanwhile."""
+MAX_HISTORY: Final = 10_000
+"""Events of one note that are walked; renewals are thinned, so a note does not get there."""
 
 C = TypeVar("C", bound=wire.ChangeAnswer)
 Decision = Callable[[Note, Caller, Change, str | None], list[AnyNoteEvent]]
@@ -107,7 +115,60 @@ class Transitions(Remembering):
             note = change.add(note_id, events, words=words, reason=reason)
             return changed(change, note, wire.ReinstateAnswer, bool(events))
 
-        return await self.write(request, wire.ReinstateAnswer, decide)
+        return await self._write_about(request, caller, note_id, wire.ReinstateAnswer, decide)
+
+    async def undo(self, request: wire.UndoRequest) -> wire.UndoAnswer:
+        """Take back its last transition by one more event, where the table has a way back."""
+        caller = request.caller.to_core()
+        why = None if request.reason is None else intake.check_reason(request.reason)
+        note_id = await self._existing(request.workspace, caller, request.id, "id")
+        hashed = await self._rehash(request.workspace, note_id)
+        for _ in range(UNDO_ATTEMPTS):
+            history = await self._history(request.workspace, note_id)
+
+            def decide(
+                workspace: Workspace, change: Change, history: Sequence[AnyNoteEvent] = history
+            ) -> wire.UndoAnswer:
+                note = self.addressed(workspace, caller, note_id, change)
+                if not history or workspace.notes[note_id].version != history[-1].version:
+                    raise _HistoryMovedError
+                words = change.words(note_id)
+                anchored = msgspec.structs.replace(words, anchors=hashed) if hashed else words
+                undone = undo(
+                    (*history, *change.owed(note_id)),
+                    caller,
+                    change.now,
+                    words=words,
+                    note_of=change.settled,
+                    reason=why,
+                    size=anchored.size() if hashed else None,
+                )
+                back_to_life = any(isinstance(event, Reinstated) for event in undone.events)
+                if back_to_life and not note.live:
+                    _check_free(change, note, scope_owner=(note.scope, note.owner), verb="undo")
+                note = change.add(
+                    note_id, undone.events, words=anchored if back_to_life else None, reason=undone.reason
+                )
+                answer = changed(change, note, wire.UndoAnswer, bool(undone.events))
+                return msgspec.structs.replace(answer, undone=undone.event)
+
+            try:
+                return await self._write_about(request, caller, note_id, wire.UndoAnswer, decide)
+            except _HistoryMovedError:
+                continue
+        raise Conflict(f"note {note_id} kept changing", field="id", hint="look at its history, then try again")
+
+    async def _history(self, name: str, note_id: str) -> list[AnyNoteEvent]:
+        """Every event of the note, oldest first, with the projection caught up to at least the last of them."""
+        workspace = await self.open(name, create=False)
+        if workspace is None:
+            return []
+        head = await vault.find(self.redis, workspace.keys, note_id)
+        if not isinstance(head, vault.Head):
+            return []
+        entries = await workspace.log.history(head.seq, MAX_HISTORY)
+        await self.caught_up(name)
+        return [cast(AnyNoteEvent, entry.event) for entry in reversed(entries)]
 
     async def _rehash(self, name: str, note_id: str) -> tuple[Anchor, ...]:
         workspace = await self.open(name, create=False)
@@ -134,7 +195,11 @@ class Transitions(Remembering):
             note = change.add(note_id, events, reason=why)
             return changed(change, note, answer_type, bool(events))
 
-        return await self.write(request, answer_type, decide)
+        return await self._write_about(request, caller, note_id, answer_type, decide)
+
+
+class _HistoryMovedError(Exception):
+    """The history that a decision was made from is not the note's any more."""
 
 
 def _check_free(change: Change, note: Note, *, scope_owner: tuple[str, str | None], verb: str) -> None:
