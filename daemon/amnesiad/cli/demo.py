@@ -75,10 +75,14 @@ class _Stage:
                 raise _Failed(f"waited {PATIENCE_S:g} s in vain: {what}", rule="demo")
             time.sleep(LOOK_EVERY_S)
 
-    def counts(self) -> dict[str, int]:
-        """The workspace's notes by state."""
-        counts: dict[str, int] = self.client.call("status", {})["counts"]
-        return counts
+    def expired(self) -> int:
+        """How many notes have expired by the clock, whether or not a pass has written it down yet."""
+        return int(self.client.call("status", {})["counts"]["expired"])
+
+    def erased(self, note_id: str, **caller: str) -> bool:
+        """Whether the audit, as that caller may see it, has the note."""
+        body = {"caller": caller} if caller else {}
+        return any(entry["id"] == note_id for entry in self.client.call("audit", body)["entries"])
 
     def happened(self, note_id: str, event: str) -> bool:
         """Whether the log has that event of the note."""
@@ -108,9 +112,9 @@ def _shelf_life(stage: _Stage) -> None:
     old = stage.play("remember", "the verification drink is lapsang", "--ttl", f"{SHELF_LIFE_S}s")
     new = stage.play("remember", "the verification drink is oolong", "--ttl", "10m")
     stage.expect(
-        "both are live, and the status tells when the first one ends", stage.play("status")["counts"]["active"] == 2
+        "both are live, and the status tells when the next one ends", stage.play("status")["counts"]["active"] == 2
     )
-    stage.until(f"{SHELF_LIFE_S} s pass; nobody calls", lambda: stage.counts()["forgotten"] == 1)
+    stage.until(f"{SHELF_LIFE_S} s pass; nobody calls", lambda: stage.erased(old["id"]))
     found = [note["id"] for note in stage.play("recall", "verification", "drink")["notes"]]
     stage.expect("only oolong is recalled", found == [new["id"]])
     counts = stage.play("status")["counts"]
@@ -127,7 +131,7 @@ def _records(stage: _Stage) -> None:
     stage.play("policy", "set", "record_ttl=1s")
     rule = stage.play("remember", "never force-push to main", "--kind", "directive")
     finding = stage.play("remember", "the build needs node 20", "--kind", "finding")
-    stage.until("1 s passes, the shelf life just given to every record", lambda: stage.counts()["expired"] == 1)
+    stage.until("1 s passes, the shelf life just given to every record", lambda: stage.expired() == 1)
     stage.play("settle")
     stage.expect("the finding has expired", stage.happened(finding["id"], "expired"))
     live = {note["id"] for note in stage.play("recall")["notes"]}
@@ -155,12 +159,13 @@ def _refuted(stage: _Stage) -> None:
 
 def _subagent(stage: _Stage) -> None:
     say("\n-- What a subagent noted for itself ends with the subagent")
-    child = ("--session", "demo", "--agent", "scout", "--agent-kind", "subagent")
+    scout = {"session": "demo", "agent": "scout", "agent_kind": "subagent"}
+    child = [word for name, value in scout.items() for word in (f"--{name.replace('_', '-')}", value)]
     stage.play("emit", "subagent-start", *child)
     note = stage.play("remember", "half of src/ is read", *child)
     stage.play("emit", "subagent-end", *child)
-    stage.until("the worker unplugs it", lambda: stage.happened(note["id"], "forgotten"))
-    ended = {entry["id"]: entry["reason"] for entry in stage.play("audit")["entries"]}
+    stage.until("the worker unplugs it", lambda: stage.erased(note["id"], **scout))
+    ended = {entry["id"]: entry["reason"] for entry in stage.play("audit", *child)["entries"]}
     stage.expect("it is forgotten, for its agent was disposed of", ended.get(note["id"]) == "agent-disposed")
 
 
