@@ -490,6 +490,14 @@ class TestProcess:
             assert canned.body == {"ids": ["7f3k2m9qx0"], "confirm": True}
         assert (len(canned.requests), code) == ((2, 0) if forgotten else (1, 1))
 
+    def test_a_missing_yes_is_asked_for_in_the_commands_own_words(
+        self, canned: Canned, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """The daemon speaks of a field; whoever types is told the option."""
+        canned.answers["workspaces"] = error(422, "refused", rule="unconfirmed", field="confirm")
+        assert main(["workspaces", "drop", "w"]) == 1
+        assert "--yes" in capsys.readouterr().err
+
     def test_off_a_terminal_nobody_is_asked(self, canned: Canned) -> None:
         """A script says --yes; without it the daemon decides what needs one."""
         canned.answers["forget"] = DRY

@@ -169,6 +169,9 @@ def _report(error: AmnesiaError, as_json: bool) -> None:
         return
     from amnesiad.cli.screen import sentence
 
+    if error.rule == "unconfirmed":
+        hint = "look with --dry-run where there is one, then add --yes"
+
     lines = [f"error: {sentence(error.message)}"]
     if error.choices:
         lines.append(f"  one of: {sentence(', '.join(error.choices))}")

@@ -91,7 +91,7 @@ def _show_audit(answer: Answer) -> None:
         )
         for entry in answer["entries"]
     )
-    table(("AT", "ID", "KIND", "REASON", "BY", "RESTORABLE", "HASH"), rows)
+    table(("AT", "ID", "KIND", "REASON", "BY", "KEPT", "HASH"), rows)
 
 
 @verb(app)

@@ -32,8 +32,8 @@ PIPE_WIDTH: Final = 10_000
 # Ids, codes, numbers, times and plain paths hold nothing to be made safe; knowing so spares an import.
 _CODE: Final = re.compile(r"[\w.:/@+-]*", re.ASCII)
 
-SHORT_HASH: Final = 16
-"""How many characters of a content hash are shown; ``--json`` has them all."""
+SHORT_HASH: Final = 10
+"""How many characters of a content hash are shown, so that a line of the audit fits; ``--json`` has them all."""
 
 
 def console(*, error: bool = False) -> Console:
