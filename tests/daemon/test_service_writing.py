@@ -1,0 +1,348 @@
+"""The service writes: several daemons at once, slots, identical texts, replaced notes, repeated requests, batches."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.daemon.desk import (
+    HUMAN,
+    Recorder,
+    call,
+    kept,
+    listed,
+    log_types,
+    problems,
+    projection,
+    recalled,
+    refused,
+    remember,
+    state_of,
+)
+
+from amnesiad.service import Service
+from amnesiad.store.workspaces import all_workspaces
+
+
+async def test_two_daemons_writing_at_once_lose_nothing(service: Service, second: Service) -> None:
+    """C02: two services write 20 notes each at once; both list all 40 and the log holds 40 created events."""
+    await asyncio.gather(
+        *(remember(service, f"first says {n}") for n in range(20)),
+        *(remember(second, f"second says {n}") for n in range(20)),
+    )
+    ours, theirs = await listed(service), await listed(second)
+    assert len(ours) == 40
+    assert sorted(ours) == sorted(theirs)
+    assert await log_types(service) == ["created"] * 40
+    assert await problems(service) == ()
+
+
+async def test_fifty_remembers_at_once_make_fifty_notes(service: Service) -> None:
+    """C01, behind the door: fifty concurrent remembers end as fifty distinct notes."""
+    ids = await asyncio.gather(*(remember(service, f"note {n}") for n in range(50)))
+    assert len(set(ids)) == 50
+    assert len(await listed(service)) == 50
+
+
+async def test_a_note_that_supersedes_another_leaves_it_retained(service: Service) -> None:
+    """C12: "love X", then "hate X" with ``supersedes``: the new one lives, the old is kept as superseded."""
+    old = await remember(service, "the user loves tabs", kind="preference")
+    answer = await call(service, "remember", content="the user hates tabs", kind="preference", supersedes=old)
+    assert answer.superseded == (old,)
+    assert await listed(service) == [answer.id]
+    note = (await call(service, "inspect", id=old)).note
+    assert (note.state, note.superseded_by, note.content) == ("superseded", answer.id, "the user loves tabs")
+
+
+async def test_a_slot_holds_one_value_and_links_to_the_last(service: Service) -> None:
+    """C13: the same key with a new value: only the new value is recalled, and the old one names its successor."""
+    old = await remember(service, "the port is 8080", key="port")
+    new = await remember(service, "the port is 9090", key="port")
+    assert await recalled(service, "port") == ["the port is 9090"]
+    view = (await call(service, "inspect", id=old)).note
+    assert (view.state, view.superseded_by) == ("superseded", new)
+    assert (await call(service, "inspect", id=new)).note.supersedes == (old,)
+
+
+async def test_a_text_that_lives_already_still_ends_the_old_value_of_its_slot(service: Service) -> None:
+    """C13: a value said before without the key is not written twice, but the slot's old value does not live on."""
+    stated = await remember(service, "the port is 9090")
+    old = await remember(service, "the port is 8080", key="port")
+    answer = await call(service, "remember", content="the port is 9090", key="port")
+    assert (answer.id, answer.created, answer.superseded) == (stated, False, (old,))
+    assert await recalled(service, "port") == ["the port is 9090"]
+
+
+async def test_the_same_text_five_times_is_one_note(service: Service, second: Service) -> None:
+    """C14: the same text added five times, by two daemons, is one live note; the repeats say so."""
+    answers = [await call((service, second)[n % 2], "remember", content="the build needs Java 17") for n in range(5)]
+    assert [answer.created for answer in answers] == [True, False, False, False, False]
+    assert len({answer.id for answer in answers}) == 1
+    assert await log_types(service) == ["created"]
+
+
+async def test_another_kind_or_scope_is_another_statement(service: Service) -> None:
+    """C14: identity of a text is per scope, owner and kind; nothing wider is merged."""
+    await remember(service, "use ruff")
+    await remember(service, "use ruff", kind="directive")
+    await remember(service, "use ruff", scope="session", caller={"session": "s1"})
+    assert len(await listed(service, caller=HUMAN)) == 3
+
+
+@pytest.mark.parametrize("fields", [{"key": "port"}, {}], ids=["same key", "same text"])
+async def test_racing_writers_leave_one_live_note(service: Service, second: Service, fields: dict[str, str]) -> None:
+    """V27: two daemons write the same key (or the same text) at the same instant, 200 times: one live note each time."""
+    for n in range(200):
+        texts = [f"value {n} of a", f"value {n} of b"] if fields else [f"value {n}"] * 2
+        field = {"key": f"port{n}"} if fields else {}
+        a, b = await asyncio.gather(
+            call(service, "remember", content=texts[0], kind="finding", **field),
+            call(second, "remember", content=texts[1], kind="finding", **field),
+        )
+        if fields:
+            assert (a.superseded, b.superseded) in (((b.id,), ()), ((), (a.id,)))
+        else:
+            assert a.id == b.id
+            assert sorted((a.created, b.created)) == [False, True]
+    assert len(await listed(service)) == 200
+    assert await problems(service) == ()
+
+
+async def test_awkward_tags_come_back_exactly_and_filter_exactly(service: Service) -> None:
+    """C24: tags with separators, globs, braces, a newline, emoji and CJK round trip, and each finds only its note."""
+    tags = ["a,b", "a|b", "*", "{x}", ":", "line\nbreak", "🦊", "配置", " padded ", "A"]
+    ids = {tag: await remember(service, f"note number {n}", tags=[tag]) for n, tag in enumerate(tags)}
+    await remember(service, "without tags")
+    await remember(service, "lower case", tags=["a"])
+    for tag, note_id in ids.items():
+        assert await listed(service, tags=[tag]) == [note_id]
+        found = (await call(service, "recall", tags=[tag])).notes
+        assert [(note.id, note.tags) for note in found] == [(note_id, (tag,))]
+
+
+async def test_a_revoked_text_may_be_said_again_with_a_warning(service: Service) -> None:
+    """C29: remembering a revoked text again is accepted as a new note with a warning; the counts stay separate."""
+    old = await remember(service, "the port is 8080", kind="finding")
+    await call(service, "revoke", id=old, reason="it is 9090")
+    answer = await call(service, "remember", content="the port is 8080", kind="finding")
+    assert answer.created
+    assert answer.id != old
+    assert [(warning.kind, warning.id) for warning in answer.warnings] == [("revoked", old)]
+    assert "it is 9090" in answer.warnings[0].text
+    counts = (await call(service, "status")).counts
+    assert (counts.active, counts.revoked) == (1, 1)
+    assert (await call(service, "history", id=answer.id)).events[0].type == "created"
+    assert len((await call(service, "history", id=answer.id)).events) == 1
+
+
+async def test_similar_notes_are_never_merged(service: Service) -> None:
+    """C20: a chain of similar notes keeps every text and every id."""
+    texts = [f"the staging server runs release {n} of the api" for n in range(10)]
+    ids = [await remember(service, text, kind="finding") for text in texts]
+    notes = (await call(service, "list", with_content=True)).notes
+    assert {note.id: note.content for note in notes} == dict(zip(ids, texts, strict=True))
+
+
+async def test_superseding_with_content_inherits_the_slot(service: Service) -> None:
+    """C12: ``supersede`` with content writes the successor in one unit; it takes over kind and slot."""
+    old = await remember(service, "deploy by hand", kind="decision", key="deploy")
+    answer = await call(service, "supersede", id=old, content="deploy by pipeline", reason="we have one now")
+    new = (await call(service, "inspect", id=answer.by)).note
+    assert (new.kind, new.key, new.supersedes) == ("decision", "deploy", (old,))
+    assert await log_types(service) == ["created", "created", "superseded"]
+    assert "we have one now" in (await call(service, "inspect", id=old)).text
+
+
+async def test_a_human_moves_a_note_to_another_scope_only_with_an_owner(service: Service) -> None:
+    """C23: superseding into a session without saying whose is refused; no note without an owner is made."""
+    old = await remember(service, "notes of today", caller=HUMAN)
+    error = await refused(call(service, "supersede", id=old, content="other", scope="session", caller=HUMAN))
+    assert error.code == "refused"
+    answer = await call(service, "supersede", id=old, content="other", scope="session", owner="s7", caller=HUMAN)
+    assert (await call(service, "inspect", id=answer.by, caller=HUMAN)).note.owner == "s7"
+
+
+WRITES: dict[str, dict[str, Any]] = {
+    "remember": {"content": "something new"},
+    "supersede": {"content": "something else"},
+    "revoke": {"reason": "it was wrong"},
+    "flag": {"reason": "is that so?"},
+    "reinstate": {},
+    "pin": {},
+    "unpin": {},
+    "renew": {},
+    "done": {},
+    "promote": {"to": "workspace"},
+    "edit": {"tags": ["x"]},
+    "forget": {},
+    "restore": {},
+    "undo": {},
+    "policy": {"set": {"default_ttl": "12h"}},
+}
+
+
+async def _subject(service: Service, verb: str) -> dict[str, Any]:
+    """The address of a note that the verb can act on."""
+    if verb in ("remember", "policy"):
+        return {}
+    caller = {"session": "s1"}
+    fields = {"scope": "session", "caller": caller} if verb == "promote" else {}
+    await call(service, "policy", set={"restorable": True})
+    note_id = await remember(service, "the subject", kind="task" if verb == "done" else "fact", **fields)
+    if verb == "reinstate":
+        await call(service, "revoke", id=note_id, reason="no")
+    if verb in ("unpin", "undo"):
+        await call(service, "pin", id=note_id)
+    if verb == "restore":
+        await call(service, "forget", id=note_id)
+    return {"id": note_id, **({"caller": caller} if verb == "promote" else {})}
+
+
+@pytest.mark.parametrize("verb", WRITES)
+async def test_a_repeated_request_is_answered_the_same_and_done_once(
+    service: Service, second: Service, verb: str
+) -> None:
+    """V27: every write verb repeated with its ``request_id``, also at another daemon, gives its answer and no event."""
+    subject = await _subject(service, verb)
+    fields = subject | WRITES[verb] | {"request_id": "r-1"}
+    first = await call(service, verb, **fields)
+    events = await log_types(service)
+    for again in (service, second):
+        repeated = await call(again, verb, **fields)
+        if verb != "policy":
+            assert repeated == first
+    assert await log_types(service) == events
+
+
+@pytest.mark.parametrize("verb", WRITES)
+async def test_a_request_id_with_another_body_is_a_conflict(service: Service, verb: str) -> None:
+    """V27: the id of an answered request with another body is refused as a conflict and does nothing."""
+    subject = await _subject(service, verb)
+    await call(service, verb, **subject, **WRITES[verb], request_id="r-1")
+    before = await kept(service)
+    other = {"caller": {"session": "s1", "agent": "a2"}}
+    error = await refused(call(service, verb, **(subject | WRITES[verb] | other), request_id="r-1"))
+    assert (error.code, error.field) == ("conflict", "request_id")
+    assert await kept(service) == before
+
+
+async def test_an_answer_without_a_change_is_kept_for_its_request_too(service: Service) -> None:
+    """V27: a repeat that once said "nothing to do" says so again, though by now there would be something to do."""
+    note_id = await remember(service, "the port is 8080")
+    fields = {"content": "the port is 8080", "request_id": "r-1"}
+    first = await call(service, "remember", **fields)
+    assert not first.created
+    await call(service, "forget", id=note_id)
+    assert await call(service, "remember", **fields) == first
+    assert await listed(service) == []
+
+
+async def test_forgetting_many_is_answered_the_same_when_repeated(service: Service) -> None:
+    """V27: a forget of several notes, repeated with its id, names the notes that went the first time."""
+    for n in range(3):
+        await remember(service, f"scratch {n}", tags=["scratch"])
+    first = await call(service, "forget", tags=["scratch"], request_id="r-1")
+    assert first.forgotten == 3
+    again = await call(service, "forget", tags=["scratch"], request_id="r-1")
+    assert (again.forgotten, again.ids) == (3, first.ids)
+
+
+async def test_a_batch_means_its_requests_one_after_another(service: Service) -> None:
+    """C13: values of one slot in one batch end in their order, whatever else the batch holds."""
+    for round_ in range(10):
+        requests = [
+            {
+                "verb": "remember",
+                "body": {"content": f"v{round_}.{n}", "key": "slot", "anchors": ["a"] if n == 0 else []},
+            }
+            for n in range(5)
+        ]
+        answers = (await call(service, "batch", requests=requests)).answers
+        assert [answer.created for answer in answers] == [True] * 5
+        assert await recalled(service) == [f"v{round_}.4"]
+
+
+async def test_one_refusal_in_a_batch_stops_no_other(service: Service) -> None:
+    """C03: each request of a batch is answered on its own, in order, refusals included."""
+    requests = [
+        {"verb": "remember", "body": {"content": "good"}},
+        {"verb": "remember", "body": {"content": ""}},
+        {"verb": "revoke", "body": {"id": "zzzzzzzzzz", "reason": "no"}},
+        {"verb": "list", "body": {}},
+    ]
+    answers = (await call(service, "batch", requests=requests)).answers
+    assert answers[0].created
+    assert [answers[n].error.code for n in (1, 2)] == ["invalid", "not_found"]
+    assert len(answers[3].notes) == 1
+
+
+async def test_a_read_after_a_seq_has_seen_that_write(service: Service, second: Service) -> None:
+    """C02: what one daemon acknowledged is in another's answer that was asked for ``after`` its seq."""
+    await listed(second)
+    for n in range(20):
+        answer = await call(service, "remember", content=f"step {n}")
+        found = await call(second, "recall", query=f"step {n}", after=answer.seq)
+        assert answer.id in [note.id for note in found.notes]
+
+
+async def test_a_workspace_dropped_by_another_daemon_is_simply_new(service: Service, second: Service) -> None:
+    """C30: after a drop elsewhere reads find nothing, addresses find no note, and a write begins a new workspace."""
+    old = await remember(service, "before the drop")
+    assert await listed(second) == [old]
+    await call(service, "workspaces", drop="desk", confirm=True)
+    assert await recalled(second) == []
+    assert await listed(second) == []
+    assert (await call(second, "inject")).text == ""
+    error = await refused(call(second, "revoke", id=old, reason="gone"))
+    assert error.code == "not_found"
+    new = await remember(second, "after the drop")
+    assert await listed(service) == [new]
+    assert await log_types(second) == ["created"]
+
+
+async def test_an_empty_workspace_that_was_dropped_and_made_anew_is_seen(service: Service, second: Service) -> None:
+    """C30: a projection of a workspace without events notices that another one bears the name now."""
+    await call(service, "policy", set={"default_ttl": "1d"})
+    await call(service, "workspaces", drop="desk", confirm=True)
+    await refused(call(service, "remember", content="x", kind="directive", ttl_ms=1000))
+    assert await listed(second) == []
+    await call(service, "workspaces", drop="desk", confirm=True)
+    note_id = await remember(service, "here now")
+    assert await listed(second) == [note_id]
+
+
+async def test_asking_for_unknown_workspaces_makes_none(service: Service) -> None:
+    """C25: reads, addresses and refusals at the door leave no workspace behind."""
+    for verb in ("list", "recall", "inject", "preview", "status", "audit"):
+        await call(service, verb, workspace="nowhere")
+    await refused(call(service, "revoke", workspace="nowhere", id="abcd", reason="no"))
+    await refused(call(service, "remember", workspace="nowhere", content="   "))
+    assert await all_workspaces(service.redis) == {}
+
+
+async def test_a_write_lets_the_timer_know_what_falls_due(service: Service) -> None:
+    """C10: every write with a shelf life tells the timer its next instant; an erasure asks for a scrub."""
+    jobs = service.jobs
+    assert isinstance(jobs, Recorder)
+    answer = await call(service, "remember", content="for a while", ttl_ms="1h")
+    assert jobs.dues[-1] == ((await projection(service)).ws, answer.stale_at)
+    await call(service, "forget", id=answer.id)
+    await service.quiesce()
+    assert jobs.scrubs == 1
+
+
+async def test_a_write_that_came_between_is_decided_again(service: Service, second: Service) -> None:
+    """C50: a refusal is never let out on a view that another daemon has moved: it is decided again."""
+    old = await remember(service, "use the old parser", kind="decision")
+    new = await remember(service, "use the new parser", kind="decision")
+    await listed(second)
+    await call(service, "supersede", id=old, by=new)
+    await listed(second)
+    await call(service, "reinstate", id=old)
+    third = await remember(service, "use no parser", kind="decision")
+    answers = await asyncio.gather(
+        call(second, "supersede", id=old, by=third), *(call(second, "list") for _ in range(5))
+    )
+    assert answers[0].changed
+    assert await state_of(second, old) == "superseded"
