@@ -1,0 +1,274 @@
+"""The bridge: lifecycle events from the stream become effects. An event is acknowledged once its effect is sure.
+
+A daemon is one consumer of the group. What is cheap (an owner opens, shows a sign of life, is closed; a session's
+ledger goes) is done here, in the order of the stream, before the next event is looked at; the ending of notes is a job,
+enqueued and acknowledged in one step. Everything may be done twice without harm, so an event that was handled and not
+acknowledged is simply handled again, by whichever daemon claims it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError, ResponseError
+
+from amnesiad.bridge.jobs import Job, Jobs
+from amnesiad.core.lifecycle import (
+    Check,
+    Compacted,
+    Effect,
+    End,
+    LifecycleEvent,
+    Open,
+    Settle,
+    Touch,
+    check_event,
+    effects,
+)
+from amnesiad.core.policy import Policy
+from amnesiad.errors import AmnesiaError, NotFound, StoreUnavailable
+from amnesiad.store.clock import StoreClock
+from amnesiad.store.faults import store_errors
+from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, Keys
+from amnesiad.store.log import Log, seq_key
+from amnesiad.store.owners import children_of, close_owner, open_owner, touch_owners
+from amnesiad.store.policies import read_policy
+from amnesiad.store.workspaces import find
+
+BATCH: Final = 200
+"""Events per read, so that one acknowledgement and one enqueuing serve many."""
+BLOCK_MS: Final = 2_000
+"""How long a read waits for events; it must stay below the client's socket timeout."""
+CLAIM_EVERY_S: Final = 5.0
+CLAIM_IDLE_MS: Final = 5_000
+"""An event that was delivered this long ago and is not acknowledged belongs to nobody any more; or to one who is slow,
+and then it is handled twice."""
+MAX_DELIVERIES: Final = 10
+"""An event that broke its handler this often is poison, whatever it looks like."""
+MAX_EVENT_BYTES: Final = 64 * 1024
+"""A larger event is poison: 256 paths of some length fit in. Of what is parked no more than this is kept."""
+MAX_ERROR_CHARS: Final = 300
+RETRY_S: Final = 0.5
+"""Between tries while the store is away."""
+
+logger = structlog.get_logger()
+_decoder: Final = msgspec.json.Decoder(LifecycleEvent)
+_Entry = tuple[bytes, dict[bytes, bytes] | None]
+
+
+class _Poison(Exception):
+    """An event that no repetition will mend; its message goes to the dead-letter stream."""
+
+
+class _Scene(NamedTuple):
+    """A workspace as one batch of events sees it."""
+
+    log: Log
+    policy: Policy
+
+
+class _Batch:
+    """What a batch of events adds up to: jobs, ids to acknowledge, signs of life."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.acknowledged: list[str] = []
+        self.signs: dict[str, dict[str, int]] = {}
+        self.scenes: dict[str, _Scene | None] = {}
+
+
+class Bridge:
+    """One consumer of the lifecycle stream. ``run`` until cancelled; nothing is lost by cancelling it."""
+
+    def __init__(self, redis: Redis, clock: StoreClock, jobs: Jobs, base: Policy) -> None:
+        self._redis = redis
+        self._clock = clock
+        self._jobs = jobs
+        self._base = base
+        self._consumer = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._next_claim = 0.0
+
+    async def run(self) -> None:
+        """Never returns. While the store is away it waits and goes on where it was."""
+        ready = False
+        while True:
+            try:
+                if not ready:
+                    await self._make_group()
+                    ready = True
+                await self.turn()
+            except StoreUnavailable:
+                await asyncio.sleep(RETRY_S)
+            except ResponseError:
+                ready = False  # The stream was deleted, and the group with it.
+            except AmnesiaError as error:
+                logger.error("the bridge stumbled", error=type(error).__name__, code=error.code)
+                await asyncio.sleep(RETRY_S)
+
+    async def turn(self, block_ms: int = BLOCK_MS) -> int:
+        """Handle what nobody holds any more and what is new; returns how many events that were.
+
+        Raises ``StoreUnavailable``, and ``ResponseError`` where the group is gone.
+        """
+        handled = 0
+        if time.monotonic() >= self._next_claim:
+            handled += await self._claim()
+            self._next_claim = time.monotonic() + CLAIM_EVERY_S
+        rows = await self._call(
+            "xreadgroup", BRIDGE_GROUP, self._consumer, {LIFECYCLE: ">"}, count=BATCH, block=block_ms
+        )
+        entries = rows[0][1] if rows else []
+        await self.handle(entries)
+        return handled + len(entries)
+
+    async def _make_group(self) -> None:
+        try:
+            await self._call("xgroup_create", LIFECYCLE, BRIDGE_GROUP, id="0", mkstream=True)
+        except ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+        self._next_claim = 0.0
+
+    async def _call(self, command: str, *args: Any, **kwargs: Any) -> Any:
+        """One stream command. What the server says of the group stays as it is, everything else becomes an error of ours."""
+        try:
+            return await getattr(self._redis, command)(*args, **kwargs)
+        except (RedisError, OSError) as error:
+            if isinstance(error, ResponseError) and str(error).startswith(("NOGROUP", "BUSYGROUP")):
+                raise
+            with store_errors():
+                raise
+
+    async def _claim(self) -> int:
+        """Take over what a dead daemon, or this one in a bad moment, left unacknowledged."""
+        cursor, handled = b"0-0", 0
+        while True:
+            cursor, entries, _ = await self._call(
+                "xautoclaim", LIFECYCLE, BRIDGE_GROUP, self._consumer, CLAIM_IDLE_MS, start_id=cursor, count=BATCH
+            )
+            if entries:
+                span = {"min": entries[0][0], "max": entries[-1][0], "count": 2 * len(entries)}
+                rows = await self._call("xpending_range", LIFECYCLE, BRIDGE_GROUP, **span)
+                times = {row["message_id"]: row["times_delivered"] for row in rows}
+                worn = [entry for entry in entries if times.get(entry[0], 0) > MAX_DELIVERIES]
+                for seq, fields in worn:
+                    await self._park(seq, fields, f"broke its handler {MAX_DELIVERIES} times")
+                await self._jobs.hand_over([], [seq.decode() for seq, _ in worn])
+                await self.handle([entry for entry in entries if entry not in worn])
+                handled += len(entries)
+            if cursor == b"0-0":
+                return handled
+
+    # -- handling ------------------------------------------------------------------------------------------------------
+
+    async def handle(self, entries: Sequence[_Entry]) -> None:
+        """Carry out a batch of events and acknowledge them. An event that broke us stays and is claimed later."""
+        batch = _Batch()
+        for seq, fields in entries:
+            try:
+                await self._event(batch, seq.decode(), fields)
+            except StoreUnavailable:
+                raise
+            except _Poison as error:
+                await self._park(seq, fields, str(error))
+            except Exception as error:
+                logger.error("a lifecycle event broke its handler", id=seq.decode(), error=type(error).__name__)
+                continue
+            batch.acknowledged.append(seq.decode())
+        for ws, signs in batch.signs.items():
+            await touch_owners(self._redis, Keys(ws), signs)
+        await self._jobs.hand_over(batch.jobs, batch.acknowledged)
+
+    async def _event(self, batch: _Batch, seq: str, fields: dict[bytes, bytes] | None) -> None:
+        if fields is None:
+            return  # Deleted while it was pending: there is nothing left to handle.
+        event = _read(fields)
+        scene = await self._scene(batch, event.workspace)
+        if scene is None:
+            return  # Nobody has written there, so nothing can end.
+        heard_at = seq_key(seq)[0]
+        for effect in effects(event, scene.policy):
+            try:
+                await self._effect(batch, scene, effect, event, seq, heard_at)
+            except NotFound:
+                return  # Dropped meanwhile.
+
+    async def _scene(self, batch: _Batch, name: str) -> _Scene | None:
+        if name not in batch.scenes:
+            ws = await find(self._redis, name)
+            try:
+                batch.scenes[name] = (
+                    None
+                    if ws is None
+                    else _Scene(
+                        Log(self._redis, Keys(ws)), (await read_policy(self._redis, Keys(ws), self._base)).policy
+                    )
+                )
+            except NotFound:
+                batch.scenes[name] = None
+        return batch.scenes[name]
+
+    async def _effect(
+        self, batch: _Batch, scene: _Scene, effect: Effect, event: LifecycleEvent, seq: str, heard_at: int
+    ) -> None:
+        log, ws = scene.log, scene.log.keys.ws
+        match effect:
+            case Open(owner=owner, agent_kind=agent_kind):
+                await open_owner(
+                    log,
+                    owner,
+                    now=self._clock.now_ms(),
+                    heard_at=heard_at,
+                    at=event.at,
+                    source=event.source,
+                    agent_kind=agent_kind,
+                )
+                batch.signs.setdefault(ws, {})[owner] = heard_at
+            case Touch(owner=owner):
+                batch.signs.setdefault(ws, {})[owner] = heard_at
+            case End(owner=owner, children=children):
+                # Closed here and now, so that a start right behind this end is not taken for one of the same life.
+                for name in [owner, *(await children_of(self._redis, log.keys, owner) if children else ())]:
+                    await close_owner(log, name, heard_at=heard_at, at=event.at, source=event.source)
+                args = (ws, owner, heard_at, event.at, event.source, children)
+                batch.jobs.append(Job("unplug", args, key=f"{ws}-{seq}"))
+            case Settle():
+                self._jobs.due(ws, heard_at)
+            case Check():
+                await self._jobs.enqueue("check_anchors", ws, key=ws)
+            case Compacted(session=session):
+                with store_errors():
+                    await self._redis.delete(log.keys.ledger(session))
+
+    async def _park(self, seq: bytes, fields: dict[bytes, bytes] | None, error: str) -> None:
+        """Put an event aside, as it came, with what is wrong with it."""
+        raw = (fields or {}).get(b"e", b"")[:MAX_EVENT_BYTES]
+        logger.warning("a lifecycle event was put aside", id=seq.decode(), error=error)
+        with store_errors():
+            await self._redis.xadd(DEAD, {"e": raw, "error": error[:MAX_ERROR_CHARS], "id": seq})
+
+
+def _read(fields: dict[bytes, bytes]) -> LifecycleEvent:
+    """The event in an entry. Raises ``_Poison`` saying what is wrong with it."""
+    raw = fields.get(b"e")
+    if raw is None:
+        raise _Poison("the entry has no field e")
+    if len(raw) > MAX_EVENT_BYTES:
+        raise _Poison(f"the event is {len(raw)} bytes, the limit is {MAX_EVENT_BYTES}")
+    try:
+        return check_event(_decoder.decode(raw))
+    except msgspec.ValidationError as error:
+        raise _Poison(f"not a lifecycle event: {error}") from None
+    except msgspec.DecodeError:
+        raise _Poison("not JSON") from None
+    except AmnesiaError as error:
+        raise _Poison(error.message) from None
