@@ -224,6 +224,13 @@ class Governing(Reading):
         await self.follow(workspace)
         return _figures(figures, workspace)
 
+    async def check(self, request: wire.CheckRequest) -> wire.CheckAnswer:
+        """Have the worker compare anchors with the files they name; drifted notes are flagged."""
+        workspace = await self._known(request)
+        figures = await self.jobs.run("check_anchors", workspace.ws)
+        await self.follow(workspace)
+        return _figures(figures, workspace)
+
     async def verify(self, request: wire.VerifyRequest) -> wire.VerifyAnswer:
         """Prove that the heads and all that follows from them are what the log says. Problems carry no words."""
         keys = await self._keys(request)
