@@ -1,0 +1,329 @@
+"""The service erases: by every address, by capacity, by time; and what is gone is nowhere in the store."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Any
+
+import msgspec
+import pytest
+from tests.daemon.desk import (
+    DAY,
+    HUMAN,
+    ManualClock,
+    call,
+    kept,
+    listed,
+    log_types,
+    problems,
+    projection,
+    recalled,
+    refused_unchanged,
+    remember,
+    state_of,
+    sweep,
+)
+from tests.support import dump
+
+from amnesiad.core import decisions
+from amnesiad.core.callers import Caller
+from amnesiad.service import Service
+from amnesiad.service.change import Change
+
+
+class Marks:
+    """Words that stand nowhere else, one in each place a note has for words."""
+
+    def __init__(self) -> None:
+        self.all: list[str] = []
+
+    def new(self) -> str:
+        self.all.append(secrets.token_hex(8))
+        return self.all[-1]
+
+    def note(self) -> dict[str, Any]:
+        """A note full of marks."""
+        return {
+            "content": f"{self.new()} about {self.new()}",
+            "key": self.new(),
+            "tags": [self.new(), self.new()],
+            "anchors": [f"src/{self.new()}.py"],
+            "triggers": [{"path": f"{self.new()}/*", "words": [self.new()]}, {"command": f"{self.new()}*"}],
+        }
+
+    def found_in(self, stored: dict[str, Any]) -> list[str]:
+        """Which marks stand anywhere in a dump of the store, key names included."""
+        text = repr(stored)
+        return [mark for mark in self.all if mark in text]
+
+
+async def test_forgetting_one_workspace_leaves_the_other(service: Service) -> None:
+    """C16: A and B with 2500 notes each; forgetting all of A leaves A none and B all of its 2500."""
+    for name in ("A", "B"):
+        for start in range(0, 2500, 500):
+            items = [
+                {"verb": "remember", "body": {"content": f"{name} {n}", "kind": "finding"}}
+                for n in range(start, start + 500)
+            ]
+            await call(service, "batch", workspace=name, requests=items)
+    answer = await call(service, "forget", workspace="A", all=True, confirm=True)
+    assert answer.forgotten == len(set(answer.ids)) == 2500
+    assert answer.summary == "2500 notes forgotten: 2500 finding"
+    counts = {name: (await call(service, "status", workspace=name)).counts for name in ("A", "B")}
+    assert (counts["A"].active, counts["A"].forgotten) == (0, 2500)
+    assert (counts["B"].active, counts["B"].forgotten) == (2500, 0)
+    assert await problems(service, "A") == ()
+
+
+async def test_a_forgotten_note_is_nowhere_in_the_store(service: Service, second: Service, clock: ManualClock) -> None:
+    """C30: after forget, expiry, eviction and supersession's end no word of a note is in any key: content, key, tags,
+    paths, reasons, triggers, queries, recorded answers."""
+    marks = Marks()
+    by_hand = (await call(service, "remember", **marks.note(), request_id="r-1")).id
+    await call(second, "flag", id=by_hand, reason=marks.new(), request_id="r-2")
+    await call(service, "revoke", id=by_hand, reason=marks.new(), request_id="r-3")
+    twin = marks.all[0]
+    await call(service, "remember", content=f"{twin} about {marks.all[1]}", request_id="r-4", tags=[marks.new()])
+    by_time = (await call(service, "remember", **marks.note(), ttl_ms="1d")).id
+    for query in (twin, marks.new()):
+        await call(second, "recall", query=query, paths=[f"src/{marks.new()}.py"], tags=[marks.new()])
+        await call(second, "inject", query=query)
+        await call(service, "fire", event="pre-run", prompt=query, command=marks.new(), caller={"session": "s1"})
+    await call(service, "supersede", id=by_time, content=marks.new(), reason=marks.new())
+    await service.quiesce()
+    assert len(marks.found_in(await dump(service.redis))) > 10, "the marks are looked for where they stand"
+    clock.advance(121 * DAY)
+    await sweep(service)
+    await call(service, "forget", all=True, confirm=True, reason=marks.new(), request_id="r-5")
+    await service.quiesce()
+    assert marks.found_in(await dump(service.redis)) == []
+    for asked in (service, second):
+        answers = [await call(asked, "audit"), await call(asked, "status"), await call(asked, "inspect", id=by_hand)]
+        answers += [await call(asked, "history", id=by_hand), await call(asked, "recall", query=twin)]
+        assert marks.found_in({"answers": [msgspec.json.encode(answer).decode() for answer in answers]}) == []
+        text = (await call(asked, "inspect", id=by_hand)).text
+        assert text.startswith(f"[{by_hand}] [FORGOTTEN] fact, ")
+
+
+async def test_an_erasure_keeps_what_the_audit_may_keep(service: Service) -> None:
+    """C30: the audit holds id, kind, code, actor, time and a keyed hash that is not the plain one; newest first."""
+    first = await remember(service, "a short secret", kind="preference")
+    again = await remember(service, "another thing")
+    await call(service, "forget", id=first, caller={"session": "s1"})
+    await call(service, "forget", id=again, caller=HUMAN)
+    entries = (await call(service, "audit")).entries
+    assert {(entry.id, entry.kind, entry.reason, entry.actor) for entry in entries} == {
+        (first, "preference", "manual", "agent:s1"),
+        (again, "fact", "manual", "human"),
+    }
+    hashes = {entry.id: entry.content_hash for entry in entries}
+    assert hashes[first] == service.keyring.content_hash("a short secret")
+    assert len(set(hashes.values())) == 2
+
+
+async def test_a_unit_made_before_a_forget_conflicts(service: Service, second: Service, clock: ManualClock) -> None:
+    """C21: what was decided about a note before it was forgotten is not written: it stays forgotten, with no head."""
+    note_id = await remember(service, "soon gone", ttl_ms="10d")
+    clock.advance(5 * DAY)
+    await listed(second)
+    workspace = await projection(second)
+    settling = Change(workspace, clock.now_ms())
+    settling.owe(note_id)
+    renewing = Change(workspace, clock.now_ms())
+    note = renewing.settled(note_id)
+    renewing.add(note_id, decisions.renew(note, Caller(), workspace.policy, clock.now_ms()))
+    units = [unit for unit in (settling.finish(), renewing.finish()) if unit is not None]
+    assert len(units) == 2
+    await call(service, "forget", id=note_id)
+    before = await kept(service)
+    for unit in units:
+        assert (await workspace.log.commit(unit)).status == "conflict"
+    assert await kept(service) == before
+    assert await state_of(second, note_id) == "forgotten"
+    assert await problems(service) == ()
+
+
+async def test_what_was_forgotten_does_not_come_back(service: Service, second: Service) -> None:
+    """C30: restore is refused where no copy was kept; rebuilding from the log brings no words back."""
+    note_id = await remember(service, "gone for good")
+    await remember(service, "stays")
+    await listed(second)
+    await call(service, "forget", id=note_id)
+    for verb, fields in (("restore", {}), ("renew", {}), ("revoke", {"reason": "x"}), ("pin", {}), ("edit", {"tags": []}),
+                         ("undo", {}), ("reinstate", {}), ("supersede", {"content": "y"})):  # fmt: skip
+        error = await refused_unchanged(service, lambda v=verb, f=fields: call(service, v, id=note_id, **f))  # type: ignore[misc]
+        assert error.code == "refused", verb
+        assert "restor" in f"{error.hint} {error.message}" or "kept" in error.message
+    await call(service, "rebuild")
+    for asked in (service, second):
+        assert await recalled(asked, "gone for good") == []
+        assert await state_of(asked, note_id) == "forgotten"
+    assert (await call(service, "forget", id=note_id)).forgotten == 0
+    assert (await call(service, "remember", content="gone for good")).created
+
+
+async def test_forget_reaches_notes_by_every_address(service: Service) -> None:
+    """C16: id, ids, query, tags, kinds, scope, owner and all each erase what they mean, live or ended, and no more."""
+    s1 = {"session": "s1"}
+    ids = {
+        "id": await remember(service, "by its id"),
+        "ids": await remember(service, "in a list"),
+        "query": await remember(service, "zebra crossing ahead", kind="finding"),
+        "half": await remember(service, "zebra without the other word", kind="finding"),
+        "tags": await remember(service, "tagged twice", tags=["a", "b"]),
+        "tag": await remember(service, "tagged once", tags=["a"]),
+        "kinds": await remember(service, "an episode", kind="episode"),
+        "owner": await remember(service, "of s1", scope="session", caller=s1),
+        "last": await remember(service, "ended already", kind="gotcha"),
+    }
+    await call(service, "revoke", id=ids["query"], reason="wrong")
+    await call(service, "revoke", id=ids["last"], reason="wrong")
+    addresses: list[tuple[dict[str, Any], list[str]]] = [
+        ({"id": ids["id"][:6]}, ["id"]),
+        ({"ids": [ids["ids"], ids["id"]]}, ["ids"]),
+        ({"query": "crossing ZEBRA"}, ["query"]),
+        ({"query": "no such words"}, []),
+        ({"tags": ["a", "b"]}, ["tags"]),
+        ({"kinds": ["episode"]}, ["kinds"]),
+        ({"owner": "s1", "caller": s1}, ["owner"]),
+        ({"scope": "team"}, []),
+        ({"all": True, "confirm": True}, ["half", "tag", "last"]),
+    ]
+    for address, expected in addresses:
+        shown = await call(service, "forget", dry_run=True, **address)
+        assert shown.forgotten == 0
+        assert sorted(shown.ids) == sorted(ids[name] for name in expected)
+        answer = await call(service, "forget", **address)
+        assert sorted(answer.ids) == sorted(ids[name] for name in expected), address
+    assert await listed(service, states=["active", "stale", "revoked"], caller=HUMAN) == []
+
+
+async def test_forgetting_much_asks_first_and_changes_nothing(service: Service) -> None:
+    """C16: ``all``, and a query that matches several, need ``confirm``; one address only; none at all is refused."""
+    for n in range(3):
+        await remember(service, f"scratch {n}", tags=["t"])
+    for fields in ({"all": True}, {"query": "scratch"}):
+        error = await refused_unchanged(service, lambda f=fields: call(service, "forget", **f))  # type: ignore[misc]
+        assert (error.code, error.field) == ("refused", "confirm")
+        assert len(error.choices) == 3
+    wrongs: list[dict[str, Any]] = [{}, {"ids": []}, {"query": "scratch", "tags": ["t"]}]
+    for wrong in wrongs:
+        assert (await refused_unchanged(service, lambda f=wrong: call(service, "forget", **f))).code == "invalid"  # type: ignore[misc]
+    assert (await call(service, "forget", query="scratch", confirm=True)).forgotten == 3
+
+
+async def test_forget_erases_at_once_what_time_has_ended(service: Service, clock: ManualClock) -> None:
+    """C10: a note that expired but was not swept yet is erased by a forget, and not left to the next pass."""
+    marks = Marks()
+    note_id = await remember(service, marks.new(), ttl_ms="1h")
+    clock.advance(DAY)
+    assert (await call(service, "forget", id=note_id)).forgotten == 1
+    assert marks.found_in(await kept(service)) == []
+    assert (await call(service, "audit")).entries[0].reason == "expired"
+    assert await problems(service) == ()
+
+
+async def test_two_forgets_of_one_note_erase_it_once(service: Service, second: Service) -> None:
+    """C21: the same note forgotten by two daemons at once is forgotten once; nobody is told a lie."""
+    for n in range(50):
+        note_id = await remember(service, f"contested {n}")
+        await listed(second)
+        answers = await asyncio.gather(call(service, "forget", id=note_id), call(second, "forget", id=note_id))
+        assert sorted(answer.forgotten for answer in answers) == [0, 1]
+    assert (await log_types(service)).count("forgotten") == 50
+    assert await problems(service) == ()
+
+
+# -- capacity ------------------------------------------------------------------------------------------------------
+
+
+async def test_the_weakest_go_first_and_the_ended_before_them(service: Service, clock: ManualClock) -> None:
+    """C31: past ``max_store_bytes`` ended perishables go first, then the weakest unpinned; records and pins stay."""
+    await call(service, "policy", set={"max_store_bytes": 300})
+    text = "x" * 97
+    record = await remember(service, "a record is never evicted " * 20, kind="finding")
+    pinned = await remember(service, f"{text}p", pinned=True)
+    clock.advance(DAY)
+    old = await remember(service, f"{text}o")
+    clock.advance(DAY)
+    ended = await remember(service, f"{text}e")
+    await call(service, "revoke", id=ended, reason="no")
+    clock.advance(DAY)
+    for expected, suffix in ((ended, "1"), (old, "2")):
+        clock.advance(1000)
+        await remember(service, f"{text}{suffix}")
+        newest = (await call(service, "audit", limit=1)).entries[0]
+        assert (newest.id, newest.reason, newest.actor) == (expected, "evicted", "system")
+    assert {record, pinned} <= set(await listed(service))
+    assert (await projection(service)).bytes["perishable"] <= 300
+    assert await problems(service) == ()
+
+
+async def test_a_store_that_is_full_refuses_and_says_how_to_go_on(service: Service) -> None:
+    """C31: when pins fill the store, or records pass their bound, the write is refused and nothing is evicted."""
+    await call(service, "policy", set={"max_store_bytes": 100, "max_record_bytes": 100})
+    await remember(service, "p" * 90, pinned=True)
+    await remember(service, "r" * 90, kind="decision")
+    for kind, rule in (("fact", "max_store_bytes"), ("decision", "max_record_bytes")):
+        error = await refused_unchanged(service, lambda k=kind: call(service, "remember", content="n" * 50, kind=k))  # type: ignore[misc]
+        assert (error.code, error.rule) == ("store_full", rule)
+        assert error.hint
+    assert len(await listed(service)) == 2
+    assert (await call(service, "status")).refusals["max_store_bytes"] == 1
+
+
+async def test_two_daemons_at_the_bound_evict_instead_of_refusing(service: Service, second: Service) -> None:
+    """C31: writers of two daemons at the brink neither pass the bound nor are refused while something can go."""
+    await call(service, "policy", set={"max_store_bytes": 2000})
+    for n in range(40):
+        await asyncio.gather(
+            *(remember((service, second)[m % 2], f"round {n} writer {m} " + "x" * 80) for m in range(6))
+        )
+    for asked in (service, second):
+        await listed(asked)
+        assert (await projection(asked)).bytes["perishable"] <= 2000
+    assert await problems(service) == ()
+
+
+async def test_a_bound_holds_for_a_growing_note_too(service: Service) -> None:
+    """C31: an edit or a reason counts against the bound like a new note."""
+    await call(service, "policy", set={"max_record_bytes": 150})
+    note_id = await remember(service, "r" * 90, kind="decision")
+    error = await refused_unchanged(service, lambda: call(service, "edit", id=note_id, tags=["t" * 100]))
+    assert error.code == "store_full"
+
+
+# -- listing the forgotten -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("states", [["forgotten"], ["active", "forgotten"]])
+async def test_the_forgotten_can_be_listed_in_pages(service: Service, states: list[str]) -> None:
+    """C27: a list that asks for forgotten notes shows every one once, after the others, without their words."""
+    live = [await remember(service, f"lives {n}") for n in range(5)]
+    gone = [await remember(service, f"goes {n}") for n in range(12)]
+    await call(service, "forget", ids=gone)
+    expected = {*gone, *(live if "active" in states else ())}
+    seen: list[str] = []
+    cursor: str | None = None
+    for _ in range(20):
+        page = await call(service, "list", states=states, limit=3, with_content=True, cursor=cursor)
+        assert all(note.content is None for note in page.notes if note.state == "forgotten")
+        seen += [note.id for note in page.notes]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert len(seen) == len(expected)
+    assert set(seen) == expected
+
+
+async def test_others_forgotten_notes_take_no_place(service: Service) -> None:
+    """C27, C23: audit, status and list show the caller's forgotten notes, however many others were forgotten since."""
+    mine, other = {"session": "mine"}, {"session": "other"}
+    note_id = await remember(service, "mine", scope="session", caller=mine)
+    await call(service, "forget", id=note_id, caller=mine)
+    theirs = [await remember(service, f"other {n}", scope="session", caller=other) for n in range(130)]
+    await call(service, "forget", ids=theirs, caller=other)
+    assert [entry.id for entry in (await call(service, "audit", caller=mine)).entries] == [note_id]
+    assert [entry.id for entry in (await call(service, "status", caller=mine)).recent] == [note_id]
+    assert await listed(service, states=["forgotten"], caller=mine) == [note_id]
