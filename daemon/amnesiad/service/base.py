@@ -22,6 +22,7 @@ from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import Ambiguous, AmnesiaError, NotFound, Refused, StoreFull
 from amnesiad.core.notes import Note
 from amnesiad.errors import Conflict, StoreUnavailable
+from amnesiad.secretscan import RULES_FOLDER, SecretScan
 from amnesiad.service.change import Change
 from amnesiad.settings import Settings
 from amnesiad.store import workspaces
@@ -81,6 +82,7 @@ class Base:
         self.settings = settings
         self.clock = clock
         self.jobs = jobs
+        self.secrets = SecretScan(settings.state_dir / RULES_FOLDER)
         self.refusals: Counter[str] = Counter()
         self._workspaces: dict[str, Workspace] = {}
         # A lock lives while somebody waits for it, so that asking for names that do not exist leaves nothing behind.

@@ -16,13 +16,14 @@ from amnesiad.core.kinds import Kind
 from amnesiad.core.notes import Anchor, Note, Words
 from amnesiad.service import similarity
 from amnesiad.service.answers import changed
-from amnesiad.service.base import A, Base, Decide
+from amnesiad.service.base import A, Decide
 from amnesiad.service.change import Change, new_note_id
+from amnesiad.service.guarding import Guarding
 from amnesiad.store import vault
 from amnesiad.workspace import Workspace
 
 
-class Remembering(Base):
+class Remembering(Guarding):
     """The verbs that write words."""
 
     async def remember(self, request: wire.RememberRequest) -> wire.RememberAnswer:
@@ -30,6 +31,7 @@ class Remembering(Base):
         caller = request.caller.to_core()
         scope, owner = self._address(request, caller)
         words = await self._words(request, request.content)
+        notices = await self.guard_of(request.workspace, words)
         replaced = None
         if request.supersedes is not None:
             replaced = await self._existing(request.workspace, caller, request.supersedes, "supersedes")
@@ -48,7 +50,8 @@ class Remembering(Base):
             warnings = similarity.warnings(workspace, caller, change.now, words.content, exclude=superseded)
             return _remembered(change, note, created=True, superseded=superseded, warnings=warnings)
 
-        return await self.write(request, wire.RememberAnswer, decide, owners=(owner,) if owner else ())
+        answer = await self.write(request, wire.RememberAnswer, decide, owners=(owner,) if owner else ())
+        return msgspec.structs.replace(answer, notices=notices)
 
     async def supersede(self, request: wire.SupersedeRequest) -> wire.SupersedeAnswer:
         """Replace a note by an existing one (``by``) or by new ``content``, in one unit."""
@@ -63,6 +66,7 @@ class Remembering(Base):
             return await self._write_about(request, caller, old_id, wire.SupersedeAnswer, by)
         content = request.content
         words = await self._words(request, content)
+        notices = await self.guard_of(request.workspace, words, reason)
 
         def decide(workspace: Workspace, change: Change) -> wire.SupersedeAnswer:
             old = self.addressed(workspace, caller, old_id, change)
@@ -87,7 +91,8 @@ class Remembering(Base):
         if workspace is not None and (old := workspace.notes.get(old_id)) is not None and old.owner:
             owners.append(old.owner)
         names = tuple(dict.fromkeys(owners))
-        return await self._write_about(request, caller, old_id, wire.SupersedeAnswer, decide, owners=names)
+        answer = await self._write_about(request, caller, old_id, wire.SupersedeAnswer, decide, owners=names)
+        return msgspec.structs.replace(answer, notices=notices)
 
     def _supersede_by(
         self, caller: Caller, old_id: str, by_id: str, reason: str | None
@@ -112,6 +117,7 @@ class Remembering(Base):
         if request.anchors is not msgspec.UNSET:
             paths = intake.check_anchors(request.anchors)
             hashed = await anchors.hash_files(anchors.root_of(request.workspace), paths)
+        notices = await self.guard_of(request.workspace, _edited(request, hashed), reason)
 
         def decide(workspace: Workspace, change: Change) -> wire.EditAnswer:
             note = self.addressed(workspace, caller, note_id, change)
@@ -130,7 +136,8 @@ class Remembering(Base):
             note = change.add(note_id, events, words=after, reason=reason)
             return changed(change, note, wire.EditAnswer, bool(events))
 
-        return await self._write_about(request, caller, note_id, wire.EditAnswer, decide)
+        answer = await self._write_about(request, caller, note_id, wire.EditAnswer, decide)
+        return msgspec.structs.replace(answer, notices=notices)
 
     async def restore(self, request: wire.RestoreRequest) -> wire.RestoreAnswer:
         """Plug a forgotten note's kept copy in again: a new note, a new id, a new TTL, ``restored_from`` the old."""
@@ -331,6 +338,13 @@ def _ttl(request: wire.NewNote, now: int) -> int | msgspec.UnsetType | None:
     if request.expires_at <= now:
         raise Invalid("expires_at lies in the past", field="expires_at", hint="a note must live to be remembered")
     return request.expires_at - now
+
+
+def _edited(request: wire.EditRequest, hashed: tuple[Anchor, ...] | None) -> Words:
+    """The words that an edit brings in, and no others."""
+    tags = () if request.tags is msgspec.UNSET else intake.check_tags(request.tags)
+    triggers = () if request.triggers is msgspec.UNSET else tuple(trigger.to_core() for trigger in request.triggers)
+    return Words(content="", tags=tags, anchors=hashed or (), triggers=triggers)
 
 
 def _successor(workspace: Workspace, note_id: str) -> str | None:

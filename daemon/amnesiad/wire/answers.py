@@ -185,7 +185,8 @@ class ForgetAnswer(Answer, frozen=True, kw_only=True):
 
 
 class ChangeAnswer(Answer, frozen=True, kw_only=True):
-    """``changed`` is false where it held already. The rest tells how the note stands now."""
+    """``changed`` is false where it held already. The rest tells how the note stands now.
+    ``notices`` are the secret guard's."""
 
     id: str
     changed: bool
@@ -194,6 +195,7 @@ class ChangeAnswer(Answer, frozen=True, kw_only=True):
     stale_at: int | None = None
     provenance: Provenance | None = None
     scope: Scope | None = None
+    notices: tuple[str, ...] = ()
 
 
 RevokeAnswer = ChangeAnswer
@@ -406,10 +408,13 @@ class ImportProblem(Part, frozen=True, kw_only=True):
 
 
 class ImportAnswer(Part, frozen=True, kw_only=True):
+    """``lines`` counts all that are not blank; ``imported`` and ``skipped`` (known already) count notes."""
+
     lines: int
     imported: int
     skipped: int
     problems: tuple[ImportProblem, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 class FeedItem(Part, frozen=True, kw_only=True):
