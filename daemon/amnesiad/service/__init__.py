@@ -2,8 +2,8 @@
 
 ``Service`` is one class made of rooms: ``base`` (addressing and the loop that writes), ``remembering`` (words in),
 ``transitions`` (one note from state to state), ``forgetting`` (words out), ``looking`` and ``ledger`` (without using),
-``reading`` (into a context), ``governing`` (workspaces, policy, passes). A method takes a decoded ``wire`` request and returns the
-answer, or raises an ``AmnesiaError``. Nothing here knows HTTP or Redis.
+``reading`` (into a context), ``governing`` (workspaces, policy, passes), ``transfer`` (whole workspaces, out and in). A method takes a
+decoded ``wire`` request and returns the answer, or raises an ``AmnesiaError``. Nothing here knows HTTP or Redis.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from amnesiad import wire
 from amnesiad.core.errors import AmnesiaError
 from amnesiad.service.base import Jobs
 from amnesiad.service.batch import answer_batch
-from amnesiad.service.governing import Governing
+from amnesiad.service.transfer import Transfer
 
 __all__ = ["Jobs", "Service"]
 
 
-class Service(Governing):
+class Service(Transfer):
     """Everything amnesiad can be asked to do."""
 
     async def batch(self, request: wire.BatchRequest) -> wire.BatchAnswer:

@@ -81,9 +81,17 @@ class Builder:
         self._policy_stamp = str(policy_version)
 
     def change(
-        self, before: Note | None, events: Sequence[AnyNoteEvent], words: Words | None, new_words: Words | None = None
+        self,
+        before: Note | None,
+        events: Sequence[AnyNoteEvent],
+        words: Words | None,
+        new_words: Words | None = None,
+        *,
+        content_hash: str | None = None,
     ) -> Note | None:
         """Add a note's new events. ``words`` are its words before (``None`` at birth), ``new_words`` after, if changed.
+
+        ``content_hash`` is for a note that comes in forgotten, without the words its tomb's hash could be made of.
 
         Returns the note after. Does nothing for no events. A note changes once in a unit, so give all its events here;
         a forgotten one changes by ``retomb``. Raises ``Bug`` otherwise, ``IllegalTransition`` as the fold does.
@@ -105,7 +113,7 @@ class Builder:
         expected = 0 if before is None else before.version
         if after.state == "forgotten":
             new = _NOTHING
-            tomb = self._tomb(after, events, kept)
+            tomb = self._tomb(after, events, kept, content_hash)
             self.unit.notes.append(NoteOp(after.id, source, expected, "t", after.version, encode_tomb(tomb), encoded))
             self._bury(after, tomb, had_words=before is not None)
         else:
@@ -141,12 +149,12 @@ class Builder:
         self.unit.notes.append(NoteOp(note.id, "t", before.version, "t", note.version, value, encoded))
         self.unit.due.append((note.id, tomb.purge_at))
 
-    def _tomb(self, note: Note, events: Sequence[AnyNoteEvent], words: Words | None) -> Tomb:
+    def _tomb(self, note: Note, events: Sequence[AnyNoteEvent], words: Words | None, content_hash: str | None) -> Tomb:
         end = next(event for event in reversed(events) if isinstance(event, Forgotten))
         return Tomb(
             note=note,
             actor=end.actor,
-            content_hash=None if words is None else self.keyring.content_hash(words.content),
+            content_hash=content_hash if words is None else self.keyring.content_hash(words.content),
             kept=words if self.policy.restorable else None,
             purge_at=note.state_at + self.policy.audit_retention,
         )

@@ -111,6 +111,29 @@ async def tombs(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[Grave | No
     return [None if raw is None else read_tomb(raw) for raw in rows]
 
 
+class Found(NamedTuple):
+    """A note as it stands at one instant, with its words unless it is forgotten; ``None``: its id was never used."""
+
+    place: Head | Unreadable | Grave | None
+    words: Words | None
+
+
+async def find_many(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[Found]:
+    """The notes ``ids`` in their order, wherever each stands, all read at one instant: head and words belong together."""
+    if not ids:
+        return []
+    with store_errors():
+        pipe = redis.pipeline(transaction=True)
+        for key in (keys.heads, keys.vault, keys.tomb):
+            pipe.hmget(key, list(ids))
+        raw_heads, raw_words, raw_tombs = cast(list[list[bytes | None]], await pipe.execute())
+    found = []
+    for id_, head, text, tomb in zip(ids, raw_heads, raw_words, raw_tombs, strict=True):
+        place = read_head(id_, head) if head is not None else None if tomb is None else read_tomb(tomb)
+        found.append(Found(place, None if text is None else decode_words(text)))
+    return found
+
+
 async def scan_heads(redis: Redis, keys: Keys) -> AsyncIterator[dict[str, bytes]]:
     """Every head, raw, in pages; one that changes meanwhile may come twice or in its newer form."""
     cursor = 0
