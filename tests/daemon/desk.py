@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any, Final
 
 import msgspec
@@ -150,12 +150,12 @@ async def refused(work: Awaitable[Any]) -> AmnesiaError:
     raise AssertionError(f"it was not refused but answered {type(answer).__name__}")
 
 
-async def refused_unchanged(
-    service: Service, work: Callable[[], Awaitable[Any]], name: str = WORKSPACE
-) -> AmnesiaError:
-    """The refusal that the work ends in, once every key of the workspace was found as it was before."""
+async def refused_unchanged(service: Service, verb: str, **fields: Any) -> AmnesiaError:
+    """The refusal that the verb ends in, once every key of the workspace was found as it was before."""
+    name = str(fields.get("workspace", WORKSPACE))
+    await service.quiesce()
     before = await kept(service, name)
-    error = await refused(work())
+    error = await refused(call(service, verb, **fields))
     await service.quiesce()
     assert await kept(service, name) == before, "a refusal changed the store"
     return error

@@ -152,7 +152,7 @@ async def test_what_was_forgotten_does_not_come_back(service: Service, second: S
     await call(service, "forget", id=note_id)
     for verb, fields in (("restore", {}), ("renew", {}), ("revoke", {"reason": "x"}), ("pin", {}), ("edit", {"tags": []}),
                          ("undo", {}), ("reinstate", {}), ("supersede", {"content": "y"})):  # fmt: skip
-        error = await refused_unchanged(service, lambda v=verb, f=fields: call(service, v, id=note_id, **f))  # type: ignore[misc]
+        error = await refused_unchanged(service, verb, id=note_id, **fields)
         assert error.code == "refused", verb
         assert "restor" in f"{error.hint} {error.message}" or "kept" in error.message
     await call(service, "rebuild")
@@ -203,13 +203,14 @@ async def test_forgetting_much_asks_first_and_changes_nothing(service: Service) 
     """C16: ``all``, and a query that matches several, need ``confirm``; one address only; none at all is refused."""
     for n in range(3):
         await remember(service, f"scratch {n}", tags=["t"])
-    for fields in ({"all": True}, {"query": "scratch"}):
-        error = await refused_unchanged(service, lambda f=fields: call(service, "forget", **f))  # type: ignore[misc]
+    broad: list[dict[str, Any]] = [{"all": True}, {"query": "scratch"}]
+    for fields in broad:
+        error = await refused_unchanged(service, "forget", **fields)
         assert (error.code, error.field) == ("refused", "confirm")
         assert len(error.choices) == 3
     wrongs: list[dict[str, Any]] = [{}, {"ids": []}, {"query": "scratch", "tags": ["t"]}]
     for wrong in wrongs:
-        assert (await refused_unchanged(service, lambda f=wrong: call(service, "forget", **f))).code == "invalid"  # type: ignore[misc]
+        assert (await refused_unchanged(service, "forget", **wrong)).code == "invalid"
     assert (await call(service, "forget", query="scratch", confirm=True)).forgotten == 3
 
 
@@ -266,7 +267,7 @@ async def test_a_store_that_is_full_refuses_and_says_how_to_go_on(service: Servi
     await remember(service, "p" * 90, pinned=True)
     await remember(service, "r" * 90, kind="decision")
     for kind, rule in (("fact", "max_store_bytes"), ("decision", "max_record_bytes")):
-        error = await refused_unchanged(service, lambda k=kind: call(service, "remember", content="n" * 50, kind=k))  # type: ignore[misc]
+        error = await refused_unchanged(service, "remember", content="n" * 50, kind=kind)
         assert (error.code, error.rule) == ("store_full", rule)
         assert error.hint
     assert len(await listed(service)) == 2
@@ -290,7 +291,7 @@ async def test_a_bound_holds_for_a_growing_note_too(service: Service) -> None:
     """C31: an edit or a reason counts against the bound like a new note."""
     await call(service, "policy", set={"max_record_bytes": 150})
     note_id = await remember(service, "r" * 90, kind="decision")
-    error = await refused_unchanged(service, lambda: call(service, "edit", id=note_id, tags=["t" * 100]))
+    error = await refused_unchanged(service, "edit", id=note_id, tags=["t" * 100])
     assert error.code == "store_full"
 
 
