@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 from redis.asyncio import Redis
@@ -34,7 +35,7 @@ POLICY: Policy = msgspec.structs.replace(load_settings(environ={}).policy, max_s
 class World:
     """One workspace and the time it is."""
 
-    redis: Redis
+    redis: Any
     ws: str
     now: int = START_MS
     policy: Policy = POLICY

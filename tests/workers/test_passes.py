@@ -20,7 +20,7 @@ from amnesiad.core.events import Scrubbed
 from amnesiad.core.kinds import DAY_MS
 from amnesiad.core.notes import Anchor
 from amnesiad.errors import AmnesiaError
-from amnesiad.store import workspaces
+from amnesiad.store import due, workspaces
 from amnesiad.store.due import earliest
 from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, META
 from amnesiad.store.log import Unit
@@ -130,7 +130,7 @@ async def test_a_note_forgotten_between_read_and_write_stays_forgotten(
     """C21: the note is forgotten after the pass has read it; the pass conflicts and changes nothing."""
     await world.remember("a")
     world.now += MINUTE
-    real = settling_module.read_items
+    real = due.read_items
 
     async def read_then_lose(*args: object) -> object:
         items = await real(*args)  # type: ignore[arg-type]
@@ -171,10 +171,10 @@ async def test_an_unreadable_note_holds_up_no_other(world: World, place: str) ->
     """V09: a head with an unknown kind is reported by its id, and the pass goes on for all the others, also next time."""
     await world.remember(*ids(60), "bad")
     key = getattr(world.keys, place)
-    raw = await world.redis.hget(key, "bad")  # type: ignore[misc]
+    raw = await world.redis.hget(key, "bad")
     assert raw is not None
     broken = raw.replace(b'"kind":"fact"', b'"kind":"rumour"') if place == "heads" else b"{"
-    await world.redis.hset(key, "bad", broken)  # type: ignore[misc]
+    await world.redis.hset(key, "bad", broken)
     world.now += MINUTE
     figures = await settle(world.context, world.ws)
     assert figures.expired == 60
@@ -189,11 +189,9 @@ async def test_a_note_with_a_damaged_cell_is_set_aside(world: World) -> None:
     """V09: a note whose text cell names another note conflicts for ever; it is reported, and the others are settled."""
     await world.remember(*ids(60), "bad")
     cell = next(
-        field
-        for field, raw in (await world.redis.hgetall(world.keys.cells)).items()  # type: ignore[misc]
-        if raw.startswith(b"bad|")
+        field for field, raw in (await world.redis.hgetall(world.keys.cells)).items() if raw.startswith(b"bad|")
     )
-    await world.redis.hset(world.keys.cells, cell, "other|op||")  # type: ignore[misc]
+    await world.redis.hset(world.keys.cells, cell, "other|op||")
     world.now += MINUTE
     figures = await settle(world.context, world.ws)
     assert figures.expired == 60
@@ -447,7 +445,7 @@ async def test_erased_words_are_off_the_disk_after_a_scrub(redis: Redis, redis_s
     assert await scrub(world.context) == {"workspaces": 1, "erased": 1, "result": "done"}
     assert not on_disk()
     assert [type(event) for event in await world.events()][-1] is Scrubbed
-    assert await world.redis.hget(world.keys.totals, UNSCRUBBED) == b"0"  # type: ignore[misc]
+    assert await world.redis.hget(world.keys.totals, UNSCRUBBED) == b"0"
     assert (await scrub(world.context))["result"] == "none"
 
 
@@ -457,15 +455,15 @@ async def test_two_scrubs_at_once_count_an_erasure_once(world: World) -> None:
     world.now += MINUTE
     await settle(world.context, world.ws)
     await asyncio.gather(scrub(world.context), scrub(world.context))
-    assert await world.redis.hget(world.keys.totals, UNSCRUBBED) == b"0"  # type: ignore[misc]
+    assert await world.redis.hget(world.keys.totals, UNSCRUBBED) == b"0"
     assert (await world.counts())["scrubbed"] == 1
 
 
 async def test_a_dropped_workspace_is_scrubbed_too(world: World) -> None:
     """What a drop left on the disk is counted for the whole store and rewritten with the rest."""
-    await world.redis.hset(META, UNSCRUBBED, 3)  # type: ignore[misc]
+    await world.redis.hset(META, UNSCRUBBED, 3)
     assert (await scrub(world.context))["result"] == "done"
-    assert await world.redis.hget(META, UNSCRUBBED) == b"0"  # type: ignore[misc]
+    assert await world.redis.hget(META, UNSCRUBBED) == b"0"
 
 
 # -- purge, trim, refile, anchors --------------------------------------------------------------------------------------
@@ -536,7 +534,7 @@ async def test_switching_restorable_off_takes_the_copies(world: World) -> None:
     assert grave is not None
     assert grave.tomb.kept is None
     assert grave.tomb.content_hash is not None
-    assert await world.redis.hget(world.keys.totals, UNSCRUBBED) == b"1"  # type: ignore[misc]
+    assert await world.redis.hget(world.keys.totals, UNSCRUBBED) == b"1"
 
 
 async def test_a_changed_or_deleted_file_flags_the_notes_anchored_to_it(redis: Redis, tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ async def test_a_pickle_is_not_opened(
     target = state_dir / "unpickled"
 
     class Bomb:
-        def __reduce__(self) -> object:
+        def __reduce__(self) -> tuple[Any, ...]:
             return os.mkdir, (str(target),)
 
     connection = sync_redis.Redis.from_url(redis_url)
@@ -193,7 +193,7 @@ async def test_jobs_and_logs_hold_no_words(
     """Nothing that RQ stores and nothing that the worker logs holds a note's words."""
     world = await due_world(redis)
     await world.remember("bad")
-    await redis.hset(world.keys.vault, "bad", b'{"content":["the words of bad"]}')  # type: ignore[misc]
+    await redis.hset(world.keys.vault, "bad", b'{"content":["the words of bad"]}')
     await jobs.enqueue("settle", world.ws, key=world.ws)
     assert "words of" not in repr(await dump(redis, f"{PREFIX}*"))
     worker = await start(workers, redis, state_dir, redis_url)

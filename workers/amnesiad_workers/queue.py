@@ -21,7 +21,7 @@ from rq import Queue, SimpleWorker
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from amnesiad.store.queue import QUEUE, WORKER_TTL_S
+from amnesiad.store.queue import QUEUE, RQ_GRACE_S, WORKER_TTL_S
 from amnesiad_workers.jobs import JOBS, JobFailed
 
 GRACE_S: Final = 5
@@ -104,6 +104,10 @@ class OwnWorker(SimpleWorker):
     def get_heartbeat_ttl(self, job: Job, working_time: float = 0.0) -> int:  # noqa: ARG002 - RQ's signature
         """How long a job may go without a sign of life: nobody gives one while it runs, so its own time and a little."""
         return int(job.timeout or WORKER_TTL_S) + GRACE_S
+
+    def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
+        """A sign of life. Its record never gets less than an idle worker's time: ``worker_alive`` tells its age by it."""
+        super().heartbeat(max(timeout or 0, WORKER_TTL_S + RQ_GRACE_S), pipeline)
 
     def subscribe(self) -> None:
         """RQ would listen for commands here: to stop, to kill a job. Nobody gives us any."""

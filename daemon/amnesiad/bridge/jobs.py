@@ -219,9 +219,9 @@ class Jobs:
         }
 
     def _enqueue(self, job: Job, job_id: str, *, result_ttl_s: int | None = None) -> bool:
+        queue = self._rq()
         from rq.exceptions import DuplicateJobError
 
-        queue = self._rq()
         try:
             queue.enqueue_call(f"{MODULE}.{job.name}", unique=True, **self._data(job, job_id, result_ttl_s))
         except DuplicateJobError:

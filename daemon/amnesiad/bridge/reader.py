@@ -36,7 +36,6 @@ from amnesiad.core.lifecycle import (
 )
 from amnesiad.core.policy import Policy
 from amnesiad.errors import AmnesiaError, NotFound, StoreUnavailable
-from amnesiad.store.clock import StoreClock
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, Keys
 from amnesiad.store.log import Log, seq_key
@@ -89,9 +88,8 @@ class _Batch:
 class Bridge:
     """One consumer of the lifecycle stream. ``run`` until cancelled; nothing is lost by cancelling it."""
 
-    def __init__(self, redis: Redis, clock: StoreClock, jobs: Jobs, base: Policy) -> None:
+    def __init__(self, redis: Redis, jobs: Jobs, base: Policy) -> None:
         self._redis = redis
-        self._clock = clock
         self._jobs = jobs
         self._base = base
         self._consumer = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -226,7 +224,6 @@ class Bridge:
                 await open_owner(
                     log,
                     owner,
-                    now=self._clock.now_ms(),
                     heard_at=heard_at,
                     at=event.at,
                     source=event.source,

@@ -97,7 +97,13 @@ def set_owner(unit: Unit, keys: Keys, owner: str, known: Owner, new: Owner, now:
 
 def reopened(known: Owner, now: int, *, agent_kind: str | None = None) -> Owner:
     """The next incarnation of a closed or unknown owner, opened by a call at store time ``now``."""
-    return Owner(incarnation=known.incarnation + 1, open=True, opened_at=now, agent_kind=agent_kind)
+    return Owner(incarnation=known.incarnation + 1, open=True, opened_at=_opened_at(known, now), agent_kind=agent_kind)
+
+
+def _opened_at(known: Owner, at: int) -> int:
+    """Store time of an opening, later than the end it follows even within one millisecond: that end, run again, must
+    not reach the new life."""
+    return at if known.closed_at is None else max(at, known.closed_at + 1)
 
 
 class Ending(NamedTuple):
@@ -133,7 +139,7 @@ def end_owner(known: Owner, *, heard_at: int, at: int | None, source: str | None
 
 
 def start_owner(
-    known: Owner, *, now: int, heard_at: int, at: int | None, source: str | None, agent_kind: str | None
+    known: Owner, *, heard_at: int, at: int | None, source: str | None, agent_kind: str | None
 ) -> Owner | None:
     """Decide a start event: the owner afterwards, or ``None`` where it changes nothing (repeated, or late).
 
@@ -159,7 +165,7 @@ def start_owner(
     return Owner(
         incarnation=known.incarnation + 1,
         open=True,
-        opened_at=now,
+        opened_at=_opened_at(known, heard_at),
         started_at=at,
         source=source if at is not None else None,
         agent_kind=agent_kind,
@@ -167,7 +173,7 @@ def start_owner(
 
 
 async def open_owner(
-    log: Log, owner: str, *, now: int, heard_at: int, at: int | None, source: str | None, agent_kind: str | None
+    log: Log, owner: str, *, heard_at: int, at: int | None, source: str | None, agent_kind: str | None
 ) -> bool:
     """Apply a start event to the owner's cell. Returns whether it moved; a repeat moves nothing.
 
@@ -175,8 +181,8 @@ async def open_owner(
     """
     for _ in range(MAX_ATTEMPTS):
         known = await read_owner(log.redis, log.keys, owner)
-        new = start_owner(known, now=now, heard_at=heard_at, at=at, source=source, agent_kind=agent_kind)
-        if new is None or await _move(log, owner, known, new, now):
+        new = start_owner(known, heard_at=heard_at, at=at, source=source, agent_kind=agent_kind)
+        if new is None or await _move(log, owner, known, new, heard_at):
             return new is not None
     raise Conflict("the owner's cell kept moving", hint="the event is tried again")
 
