@@ -76,6 +76,8 @@ class Workspace:
         self.live = Index()
         self.ended = Index()
         self.triggered: dict[str, None] = {}
+        self.ended_perishables: dict[str, None] = {}
+        """Ids in the order in which they ended: the first to be evicted."""
         self.unreadable: dict[str, str] = {}
         self.bytes = {"perishable": 0, "record": 0}
         self._texts: dict[Text, str] = {}
@@ -100,6 +102,8 @@ class Workspace:
         for note_id, (count, last_at) in (await vault.use_counters(self.redis, self.keys)).items():
             if note_id in self.notes:
                 self.use[note_id] = Use(count, last_at)
+        by_end = sorted(self.ended_perishables, key=lambda id_: (self.notes[id_].state_at, id_))
+        self.ended_perishables = dict.fromkeys(by_end)
         self.position = position
 
     async def reload_policy(self) -> None:
@@ -227,6 +231,10 @@ class Workspace:
             self.triggered[note.id] = None
         else:
             self.triggered.pop(note.id, None)
+        if note.regime == "perishable" and not note.live:
+            self.ended_perishables[note.id] = None
+        else:
+            self.ended_perishables.pop(note.id, None)
         if note.live:
             self._texts[text_of(note, words)] = note.id
             if words.key is not None:
@@ -259,6 +267,7 @@ class Workspace:
         del self.notes[note_id], self.words[note_id]
         self.due.pop(note_id, None)
         self.triggered.pop(note_id, None)
+        self.ended_perishables.pop(note_id, None)
         self.costs.pop(note_id, None)
         self.use.pop(note_id, None)
 

@@ -327,7 +327,7 @@ class Base:
         if erased:
             self.background(self.jobs.scrub())
         if evicted:
-            logger.info("evicted", ws=workspace.ws, count=len(evicted))
+            logger.debug("evicted", ws=workspace.ws, count=len(evicted))
 
     def refused(self, error: AmnesiaError) -> None:
         """Count a refusal by its rule, for status."""

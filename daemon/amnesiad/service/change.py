@@ -7,7 +7,7 @@ to it. It collects; ``finish`` hands out the unit. If the unit conflicts, the at
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from amnesiad.core import clocks, decisions
@@ -15,6 +15,7 @@ from amnesiad.core.errors import NotFound, StoreFull
 from amnesiad.core.events import AnyNoteEvent, Created
 from amnesiad.core.intake import NOTE_ID_ALPHABET, NOTE_ID_LENGTH
 from amnesiad.core.notes import Note, Words, apply
+from amnesiad.service.eviction import giving_way
 from amnesiad.store.log import Unit
 from amnesiad.store.owners import expect_open, reopened, set_owner
 from amnesiad.store.units import Builder
@@ -137,7 +138,7 @@ class Change:
     def make_room(self) -> list[str]:
         """Evict perishables until this change fits ``max_store_bytes``; returns the ids that go.
 
-        Ended ones go first, oldest end first, then the weakest unpinned. Raises ``StoreFull`` when that cannot do.
+        Ended ones go first, oldest end first, then the weakest unpinned. Raises ``StoreFull`` when that does not do.
         """
         grown = sum(
             (touched.now.size if touched.now is not None and touched.now.state != "forgotten" else 0)
@@ -150,13 +151,15 @@ class Change:
         if grown <= 0 or over <= 0:
             return []
         evicted = []
-        for note in self._weakest_first():
+        for note_id in giving_way(self.workspace, self.now):
             if over <= 0:
                 break
-            settled = self.owe(note.id)
-            self.add(note.id, decisions.erase(settled, self.now, "evicted"))
-            over -= note.size
-            evicted.append(note.id)
+            if note_id in self._written:
+                continue
+            settled = self.owe(note_id)
+            self.add(note_id, decisions.erase(settled, self.now, "evicted"))
+            over -= settled.size
+            evicted.append(note_id)
         if over > 0:
             raise StoreFull(
                 f"the workspace's perishable notes would exceed max_store_bytes ({limit}) by {over} bytes",
@@ -164,22 +167,6 @@ class Change:
                 hint="forget or unpin something, or raise max_store_bytes",
             )
         return evicted
-
-    def _weakest_first(self) -> Iterable[Note]:
-        ended, live = [], []
-        for note in self.workspace.notes.values():
-            if note.regime != "perishable" or note.id in self._written:
-                continue
-            settled = self.workspace.settled(note.id, self.now) or note
-            if not settled.live:
-                ended.append(note)
-            elif not note.pinned:
-                live.append((clocks.strength(note, self.policy, self.now), note.created_at, note.id))
-        ended.sort(key=lambda note: (note.state_at, note.id))
-        live.sort()
-        yield from ended
-        for _, _, note_id in live:
-            yield self.workspace.notes[note_id]
 
     def finish(self) -> Unit | None:
         """The unit, or ``None`` when there is nothing to write."""
