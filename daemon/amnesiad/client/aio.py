@@ -163,9 +163,9 @@ class AsyncClient:
         answer: dict[str, Any] = msgspec.json.decode(raw)
         return answer
 
-    async def export(self) -> AsyncIterator[dict[str, Any]]:
-        """The objects of an export, one at a time, over a connection of its own."""
-        data = self._identity.prepare("export", {}).data
+    async def export(self, *, after: str | None = None) -> AsyncIterator[dict[str, Any]]:
+        """The objects of an export, one at a time, over a connection of its own. ``after`` resumes behind a ``seq``."""
+        data = self._identity.prepare("export", {} if after is None else {"after": after}).data
         async with streamed(self._identity.socket, "/v1/export", data, self._timeout_s) as lines:
             async for line in lines:
                 yield msgspec.json.decode(line)

@@ -136,9 +136,9 @@ class Client:
         answer: dict[str, Any] = json.loads(raw)
         return answer
 
-    def export(self) -> Iterator[dict[str, Any]]:
-        """The objects of an export, one at a time, over a connection of its own."""
-        data = self._identity.prepare("export", {}).data
+    def export(self, *, after: str | None = None) -> Iterator[dict[str, Any]]:
+        """The objects of an export, one at a time, over a connection of its own. ``after`` resumes behind a ``seq``."""
+        data = self._identity.prepare("export", {} if after is None else {"after": after}).data
         with closing(_UnixConnection(self._identity.socket, self._timeout_s)) as connection:
             try:
                 connection.request("POST", "/v1/export", body=data)

@@ -90,15 +90,15 @@ class OwnerLine(_Line, frozen=True, kw_only=True, tag="owner"):
 
 
 class NoteLine(_Line, frozen=True, kw_only=True, tag="note"):
-    """A note: ``seq`` is the place in the log up to which the export is complete with this line.
+    """A note: ``seq`` is the place in the log up to which the export is complete with this line, so where it may resume.
 
     ``words`` are there unless it is forgotten, or would be if its end were recorded; then ``content_hash`` is, while
-    the audit keeps it. ``more`` says that the next line goes on with the same note.
+    the audit keeps it. ``more`` says that the next line goes on with the same note; such a line has no ``seq``.
     """
 
     id: str
-    seq: str
     events: tuple[AnyNoteEvent, ...]
+    seq: str = ""
     words: Words | None = None
     content_hash: str | None = None
     more: bool = False
@@ -139,7 +139,7 @@ def note_lines(whole: NoteLine) -> Iterator[bytes]:
     for event in whole.events:
         size += len(_encoder.encode(event))
         if part and size > MAX_EVENTS_BYTES:
-            yield encode_line(NoteLine(id=whole.id, seq=whole.seq, events=tuple(part), more=True))
+            yield encode_line(NoteLine(id=whole.id, events=tuple(part), more=True))
             part, size = [], 0
         part.append(event)
     yield encode_line(msgspec.structs.replace(whole, events=tuple(part)))

@@ -247,7 +247,9 @@ class Transfer(Governing):
         line = shapes.read_line(raw)
         if run.parts and not (isinstance(line, NoteLine) and line.id == run.parts[0].id):
             run.parts.clear()
-            run.problem(run.number - 1, _cut_off())
+            # Before another header it is no loss: what that one resumes behind lies before this note.
+            if not isinstance(line, Header):
+                run.problem(run.number - 1, _cut_off())
         match line:
             case dict():
                 run.waiting.append(_Item(run.number, line, len(raw)))
@@ -277,7 +279,7 @@ class Transfer(Governing):
                     whole = shapes.joined(run.parts)
                     run.parts.clear()
                     run.notes += 1
-                    run.position = line.seq
+                    run.position = line.seq or run.position
                     if run.header is None or run.header.key != self.keyring.fingerprint:
                         # A hash under another key would match nothing here, and tell nobody anything.
                         whole = msgspec.structs.replace(whole, content_hash=None)
