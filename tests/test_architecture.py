@@ -20,7 +20,7 @@ PACKAGES: Final = {"amnesiad": ROOT / "daemon" / "amnesiad", "amnesiad_workers":
 CORE_MAY_USE: Final = frozenset({"msgspec"})
 """What core/ imports beside the standard library and itself."""
 
-_BASE: Final = frozenset({"core", "errors", "limits", "places"})
+_BASE: Final = frozenset({"core", "errors", "limits", "places", "logs"})
 """The core, and the leaves with nothing behind them: exceptions, constants, and where files are when nothing says so."""
 
 FACES: Final = frozenset({"cli", "mcp", "hooks", "panel", "integrations"})
@@ -30,6 +30,7 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "core": frozenset(),
     "limits": frozenset(),
     "places": frozenset(),
+    "logs": frozenset(),
     "errors": frozenset({"core"}),
     "settings": _BASE,
     "anchors": _BASE,
@@ -41,7 +42,7 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "workspace": _BASE | {"store", "search", "tokens"},
     "service": _BASE | {"workspace", "store", "search", "wire", "settings", "anchors", "tokens", "secretscan", "amnesiad"},
     "api": _BASE | {"service", "wire", "settings", "amnesiad"},
-    "bridge": _BASE | {"store", "settings"},
+    "bridge": _BASE | {"store", "settings", "wire"},
     "daemon": _BASE | {"api", "bridge", "service", "workspace", "store", "wire", "settings", "amnesiad"},
     "client": _BASE | {"wire"},
     "cli": _FACE | (FACES - {"cli"}),

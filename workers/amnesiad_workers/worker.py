@@ -127,7 +127,8 @@ def main(argv: list[str]) -> int:
 
 def _follow_parent() -> None:
     """Stop when the parent is gone: its end of our standard input closes with it, however it dies."""
-    while sys.stdin.buffer.read(1024):
+    # Past Python's buffer, whose lock a thread that is stuck in it would keep from the interpreter's own end.
+    while os.read(0, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(ORPHAN_GRACE_S)

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeVar
 
-import msgspec
 import redis as sync_redis
 from redis.asyncio import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry as ConnectionRetry
 
+from amnesiad import wire
 from amnesiad.errors import Bug, Deadline
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import BRIDGE_GROUP, LIFECYCLE
@@ -74,13 +74,6 @@ class Job(NamedTuple):
     name: str
     args: tuple[str | int | bool | None, ...] = ()
     key: str | None = None
-
-
-class WorkerStatus(msgspec.Struct, frozen=True):
-    """Whether a worker lives, and how long the oldest job has been waiting in ms (``None``: none waits)."""
-
-    alive: bool
-    lag_ms: int | None
 
 
 class Jobs:
@@ -149,9 +142,10 @@ class Jobs:
             await asyncio.sleep(RESULT_LOOK_S)
         raise Deadline(f"the worker did not finish {name} within {RUN_DEADLINE_S:.0f} s", hint="it may still do so")
 
-    async def worker_status(self) -> WorkerStatus:
+    async def worker_status(self) -> wire.WorkerStatus:
         """For status and doctor."""
-        return WorkerStatus(*await queue_health(self._redis))
+        alive, lag_ms = await queue_health(self._redis)
+        return wire.WorkerStatus(alive=alive, lag_ms=lag_ms)
 
     # -- enqueuing -----------------------------------------------------------------------------------------------------
 

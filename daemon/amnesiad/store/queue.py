@@ -6,6 +6,7 @@ The names are wire format: daemons and workers of different versions share a que
 from __future__ import annotations
 
 import os
+import sys
 import time
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, cast
@@ -34,9 +35,8 @@ def use_prefix() -> None:
     Raises ``Bug`` where RQ was imported with another prefix before.
     """
     os.environ["RQ_KEY_PREFIX"] = PREFIX
-    from rq.defaults import RQ_KEY_PREFIX
-
-    if RQ_KEY_PREFIX != PREFIX:
+    imported = sys.modules.get("rq.defaults")
+    if imported is not None and imported.RQ_KEY_PREFIX != PREFIX:
         raise Bug("rq was imported before amnesiad could set its key prefix", hint="set RQ_KEY_PREFIX=" + PREFIX)
 
 

@@ -1,0 +1,204 @@
+"""The daemon: one owner of everything between a store and a socket.
+
+Start: state directory and install key, the store (waited for, then checked), its clock, the service, the socket, and at
+last the bridge and the timer. Shutdown, in this order:
+
+1. the socket goes; requests in flight are answered, feeds end;
+2. bridge, timer and clock are cancelled; what they had not finished is still in the store, unacknowledged;
+3. the service finishes its after-work;
+4. the queue's threads and the store's connections are closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+import uvloop
+
+from amnesiad.api.app import App, Readiness
+from amnesiad.api.serve import ApiServer
+from amnesiad.bridge import Bridge, Jobs, Timer
+from amnesiad.daemon.notify import notify
+from amnesiad.errors import AmnesiaError, ConfigError, StoreUnavailable
+from amnesiad.logs import configure_logging
+from amnesiad.service import Service
+from amnesiad.settings import Settings
+from amnesiad.store.clock import StoreClock
+from amnesiad.store.connect import check_fit, connect
+from amnesiad.store.keyring import Keyring
+from amnesiad.store.location import store_url
+
+WAIT_S: Final = 0.5
+"""Between two tries to reach the store at the start."""
+CLOCK_LOOK_S: Final = 1.0
+"""How often is looked whether the store's time should be asked for again."""
+
+logger = structlog.get_logger()
+
+
+class Daemon:
+    """A daemon over the store at ``url``. ``start``, then ``watch`` until it is told to stop, then ``stop``."""
+
+    def __init__(self, settings: Settings, url: str) -> None:
+        self.settings = settings
+        self.url = url
+        self._redis: Any = None
+        self._jobs: Jobs | None = None
+        self._service: Service | None = None
+        self._server: ApiServer | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Come up, waiting for the store as long as it takes. Leaves nothing behind when it fails or is cancelled.
+
+        Raises ``ConfigError`` for a socket that is taken or a store of another install key, ``StoreUnfit``.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        settings = self.settings
+        keyring = open_keyring(settings.state_dir)
+        self._redis = redis = await self._reach_store()
+        await check_fit(redis)
+        await keyring.check_store(redis)
+        clock = StoreClock()
+        await clock.sync(redis)
+        self._jobs = jobs = Jobs(redis, self.url)
+        self._service = service = Service(redis, keyring, settings, clock, jobs)
+        await service.start()
+        app = App(service, readiness=lambda: Readiness(ready=bool(self._tasks)))
+        self._server = ApiServer(app, settings.socket, http=settings.http_address, state_dir=settings.state_dir)
+        await self._server.start()
+        self._run("clock", _keep_time(clock, redis))
+        self._run("bridge", Bridge(redis, jobs, settings.policy).run())
+        self._run("timer", Timer(redis, clock, jobs, erase_within=settings.erase_within).run())
+        logger.info("the daemon serves", socket=str(settings.socket), http=self._server.http_address)
+
+    async def _reach_store(self) -> Any:
+        said = False
+        while True:
+            try:
+                return await connect(self.url)
+            except StoreUnavailable as error:
+                if not said:
+                    logger.warning("waiting for the store", error=error.message)
+                    said = True
+                await asyncio.sleep(WAIT_S)
+
+    def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.create_task(work, name=name))
+
+    async def watch(self) -> None:
+        """Wait until a part of the daemon breaks, and raise what broke it; none ends by itself."""
+        done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+
+    async def stop(self) -> None:
+        """Shut down in the order the module's head tells. Safe to call twice, and after a start that failed."""
+        if self._server is not None:
+            await self._server.stop()
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._service is not None:
+            await self._service.stop()
+        if self._jobs is not None:
+            self._jobs.close()
+        if self._redis is not None:
+            await self._redis.aclose()
+        self._server = self._service = self._jobs = self._redis = None
+
+
+def open_keyring(state_dir: Path) -> Keyring:
+    """The install key, in a state directory that only this user may enter. Raises ``ConfigError``."""
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Keyring.open(state_dir)
+    except OSError as error:
+        raise ConfigError(
+            f"the state directory {state_dir} cannot be used: {error.strerror}",
+            field="state_dir",
+            hint="choose one that this user can write to",
+        ) from error
+
+
+async def _keep_time(clock: StoreClock, redis: Any) -> None:
+    while True:
+        if clock.stale:
+            # While the store is away our clock goes on by itself.
+            with contextlib.suppress(StoreUnavailable):
+                await clock.sync(redis)
+        await asyncio.sleep(CLOCK_LOOK_S)
+
+
+async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Run ``work`` until SIGTERM or SIGINT comes, or it ends by itself; then it is cancelled and waited for.
+
+    More signals change nothing: every step of a shutdown has its own limit of time. Raises what ``work`` raised.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        if not stopped:
+            stopped = True
+            task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not stopped:
+            raise
+
+
+async def _serve(daemon: Daemon) -> None:
+    await daemon.start()
+    try:
+        notify("READY=1")
+        await daemon.watch()
+    finally:
+        notify("STOPPING=1")
+        await daemon.stop()
+
+
+def run_daemon(settings: Settings) -> int:
+    """Run a daemon until SIGTERM or SIGINT, and return the exit code.
+
+    Without ``redis_url`` it joins the store of an ``amnesia up`` on the same state directory, and is refused where none
+    runs.
+    """
+
+    def work() -> Coroutine[Any, Any, None]:
+        return _serve(Daemon(settings, store_url(settings.redis_url, settings.state_dir, "daemon")))
+
+    return run_process(settings, "daemon", work)
+
+
+def run_process(settings: Settings, name: str, work: Any) -> int:
+    """Run a process's coroutine on an event loop of its own; 0 after a signal, 1 with one sentence when it failed."""
+    configure_logging(settings.log_level, name)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(until_stopped(work()))
+    except AmnesiaError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        sys.stderr.write(f"amnesia {name}: {error.message}{hint}\n")
+        return 1
+    logger.info(f"the {name} has stopped")
+    return 0
