@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-
-from amnesiad.client import Client
-from amnesiad.errors import AmnesiaError
 
 START_S = 30.0
 """On a busy machine; an idle one takes one or two seconds."""
 LOOK_EVERY_S = 0.02
 
 
+class Up(NamedTuple):
+    """A running ``amnesia up``: where it listens, the environment in which a command finds it, and its process id."""
+
+    socket: str
+    environ: dict[str, str]
+    pid: int
+
+
 @pytest.fixture(scope="session")
-def daemon() -> Iterator[str]:
-    """The socket of ``amnesia up`` in a directory of its own, shared by the session and stopped in order at its end."""
+def up() -> Iterator[Up]:
+    """``amnesia up`` in a directory of its own, shared by the session and stopped in order at its end.
+
+    Tests share it, so each works in a workspace of its own. ``environ`` names no workspace.
+    """
     # Not pytest's own directory: its paths can be longer than a socket's may be.
     with tempfile.TemporaryDirectory(prefix="amnesia-e2e-") as directory:
         home, log = Path(directory), Path(directory, "up.log")
-        socket = str(home / "amnesia.sock")
+        path = str(home / "amnesia.sock")
         environ = {name: value for name, value in os.environ.items() if not name.startswith("AMNESIA_")}
         environ |= {
             "AMNESIA_STATE_DIR": str(home / "state"),
-            "AMNESIA_SOCKET": socket,
+            "AMNESIA_SOCKET": path,
             "XDG_CONFIG_HOME": str(home / "config"),
         }
         with log.open("wb") as output:
@@ -40,22 +51,33 @@ def daemon() -> Iterator[str]:
             )
         try:
             deadline = time.monotonic() + START_S
-            while not answers(socket):
+            while not ready(path):
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, log.read_text()
                 time.sleep(LOOK_EVERY_S)
-            yield socket
+            yield Up(path, environ, process.pid)
         finally:
             process.send_signal(signal.SIGTERM)
             code = process.wait(START_S)
         assert code == 0, log.read_text()
 
 
-def answers(socket: str) -> bool:
-    """Whether a daemon answers there."""
+@pytest.fixture(scope="session")
+def daemon(up: Up) -> str:
+    """The socket of the session's ``amnesia up``."""
+    return up.socket
+
+
+def ready(path: str) -> bool:
+    """Whether the daemon behind this socket says that it is ready."""
+    connection = http.client.HTTPConnection("amnesiad")
+    connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.sock.settimeout(START_S)
     try:
-        with Client(socket) as client:
-            client.call("workspaces", {})
-    except AmnesiaError:
+        connection.sock.connect(path)
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except OSError:
         return False
-    return True
+    finally:
+        connection.close()
