@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
@@ -29,12 +30,13 @@ from tests.daemon.desk import (
 
 from amnesiad import wire
 from amnesiad.core.notes import Note
+from amnesiad.errors import StoreUnavailable
 from amnesiad.service import Service, transfer
 from amnesiad.service import lines as shapes
 from amnesiad.store import vault
 from amnesiad.store.keyring import Keyring
 from amnesiad.store.log import Log
-from amnesiad.store.owners import read_owner
+from amnesiad.store.owners import close_owner, lapsed_owners, read_owner
 
 ELSEWHERE = "elsewhere"
 
@@ -346,6 +348,31 @@ class TestRoundTrip:
         assert (answer.imported, answer.problems) == (count, ())
         assert await everything(service, ELSEWHERE) == await everything(service, WORKSPACE)
 
+    async def test_two_imports_at_once(self, service: Service, second: Service, clock: ManualClock) -> None:
+        """V27: one file taken in by two daemons at the same moment is there once, and neither calls it a problem."""
+        ids = await busy_life(service, clock)
+        lines = await exported(service)
+        lines += [msgspec.json.encode({"content": f"plain {n}", "kind": "finding"}) for n in range(60)]
+        answers = await asyncio.gather(taken_in(service, lines), taken_in(second, lines))
+        assert [answer.problems for answer in answers] == [(), ()]
+        assert sum(answer.imported for answer in answers) == len(ids) + 60
+        assert (await log_types(service, ELSEWHERE)).count("created") == len(ids) + 60
+        assert await problems(service, ELSEWHERE) == ()
+
+    async def test_writers_go_on_meanwhile(self, service: Service, second: Service) -> None:
+        """An import beside a daemon that writes the same texts ends with each text living once."""
+        lines: list[Any] = [{"content": f"text {n}", "kind": "finding"} for n in range(40)]
+
+        async def writer() -> None:
+            for n in range(40):
+                await remember(second, f"text {n}", workspace=ELSEWHERE, kind="finding")
+
+        answer, _ = await asyncio.gather(taken_in(service, lines), writer())
+        assert (answer.problems, answer.imported + answer.skipped) == ((), 40)
+        await call(service, "recall", workspace=ELSEWHERE)
+        assert len(await listed(service, workspace=ELSEWHERE)) == 40
+        assert await problems(service, ELSEWHERE) == ()
+
 
 class TestOwners:
     """Scoped notes and the owners they belong to."""
@@ -377,6 +404,56 @@ class TestOwners:
         view = await projection(service, ELSEWHERE)
         assert (await read_owner(service.redis, view.keys, "s1")).incarnation == 3
         assert await problems(service, ELSEWHERE) == ()
+
+    async def test_an_owner_that_ended_here_opens_again(self, service: Service) -> None:
+        """V28: notes of an owner whose life is over here come in under a new one, which reaches them when it ends."""
+        await remember(service, "of s1", scope="session", caller={"session": "s1"})
+        lines = await exported(service)
+        await remember(service, "here", workspace=ELSEWHERE, scope="session", caller={"session": "s1"})
+        view = await projection(service, ELSEWHERE)
+        await close_owner(view.log, "s1", heard_at=service.clock.now_ms() + 1, at=None, source=None)
+        assert (await taken_in(service, lines)).imported == 1
+        cell = await read_owner(service.redis, view.keys, "s1")
+        assert (cell.open, cell.incarnation) == (True, 2)
+        assert await problems(service, ELSEWHERE) == ()
+
+    async def test_an_owner_that_ended_there_stays_ended(self, service: Service) -> None:
+        """Notes that were kept beyond their owner's end are not taken for notes of a living one, nor ended once more."""
+        child = {"session": "s1", "agent": "a1", "agent_kind": "continuable"}
+        note = await remember(service, "kept by choice", caller=child)
+        view = await projection(service)
+        await close_owner(view.log, "s1/a1", heard_at=service.clock.now_ms() + 1, at=None, source=None)
+        assert (await taken_in(service, await exported(service))).imported == 1
+        there = await projection(service, ELSEWHERE)
+        cell = await read_owner(service.redis, there.keys, "s1/a1")
+        assert (cell.open, cell.incarnation, cell.agent_kind) == (False, 1, "continuable")
+        assert await lapsed_owners(service.redis, there.keys, service.clock.now_ms()) == []
+        assert await state_of(service, note, workspace=ELSEWHERE) == "active"
+
+
+class TestPolicy:
+    """Overrides come along where there is room for them."""
+
+    async def test_a_setting_of_its_own_stays(self, service: Service) -> None:
+        """What this workspace has set otherwise is kept and reported; what it has not set is taken over."""
+        await call(service, "policy", set={"tie_width": 0.2, "default_ttl": "45d"})
+        await call(service, "policy", workspace=ELSEWHERE, set={"tie_width": 0.3})
+        lines = await exported(service)
+        for dry in ("true", "false"):
+            answer = await taken_in(service, lines, dry_run=dry)
+            assert [problem.code for problem in answer.problems] == ["conflict"]
+            assert "tie_width" in answer.problems[0].message
+        policy = (await projection(service, ELSEWHERE)).policy
+        assert (policy.tie_width, policy.default_ttl) == (0.3, 45 * DAY)
+
+    async def test_its_history_stays_where_it_happened(self, service: Service) -> None:
+        """An export tells when the policy changed; importing it makes no second history of that."""
+        await call(service, "policy", set={"tie_width": 0.2})
+        await call(service, "policy", set={"tie_width": 0.25})
+        lines = await exported(service)
+        assert [line["event"]["new"] for line in parsed(lines) if line["line"] == "fact"] == [0.2, 0.25]
+        await taken_in(service, lines)
+        assert await log_types(service, ELSEWHERE) == ["policy_changed"]
 
 
 class TestDates:
@@ -421,6 +498,21 @@ class TestDates:
         notes = (await call(service, "list", workspace=ELSEWHERE, with_content=True)).notes
         born = {note.content: note.created_at for note in notes}
         assert born == {"in Berlin": 1714550400000, "in London": 1714550400000, "without a date": clock.now_ms()}
+
+    async def test_an_end_counts_from_the_notes_own_date(self, service: Service, clock: ManualClock) -> None:
+        """A stated end is kept as an instant, be it past or to come; one before the beginning is refused."""
+        born, now = clock.now_ms() - 10 * DAY, clock.now_ms()
+        lines = [
+            {"content": "to come", "created_at": born, "expires_at": now + DAY, "curve": "flat"},
+            {"content": "past", "created_at": born, "expires_at": now - DAY, "curve": "flat"},
+            {"content": "upside down", "created_at": born, "expires_at": born - DAY},
+            {"content": "both", "created_at": born, "expires_at": now, "ttl_ms": 5},
+        ]
+        answer = await taken_in(service, lines)
+        assert [problem.line for problem in answer.problems] == [3, 4]
+        (note,) = (await call(service, "list", workspace=ELSEWHERE)).notes
+        assert (note.created_at, note.expires_at) == (born, now + DAY)
+        assert [entry.at for entry in (await call(service, "audit", workspace=ELSEWHERE)).entries] == [now - DAY]
 
     async def test_a_date_to_come_is_refused_by_line(self, service: Service, clock: ManualClock) -> None:
         """A note from the future, or with one event in it, is named by its line; a clock a minute ahead is forgiven."""
@@ -610,3 +702,17 @@ class TestWhoMay:
         strict = await taken_in(service, lines, workspace="strict")
         assert [(problem.line, problem.code) for problem in strict.problems] == [(2, "refused")]
         assert token not in repr((answer, strict))
+
+    async def test_a_store_that_goes_away_ends_it(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A store that does not answer is no fault of a line: the import says so, and run again it carries on."""
+        lines: list[Any] = [{"content": f"note {n}", "created_at": "2026-01-01", "kind": "finding"} for n in range(10)]
+        await taken_in(service, lines[:4])
+        with monkeypatch.context() as away:
+
+            async def gone(*_: object) -> None:
+                raise StoreUnavailable("no answer from the store")
+
+            away.setattr(Log, "commit", gone)
+            assert (await refused(taken_in(service, lines))).code == "store_unavailable"
+        answer = await taken_in(service, lines)
+        assert (answer.imported, answer.skipped, answer.problems) == (6, 4, ())

@@ -1,9 +1,10 @@
 """The verbs, one method each, used by every face.
 
-``Service`` is one class made of rooms: ``base`` (addressing and the loop that writes), ``remembering`` (words in),
-``transitions`` (one note from state to state), ``forgetting`` (words out), ``looking`` and ``ledger`` (without using),
-``reading`` (into a context), ``governing`` (workspaces, policy, passes), ``transfer`` (whole workspaces, out and in). A method takes a
-decoded ``wire`` request and returns the answer, or raises an ``AmnesiaError``. Nothing here knows HTTP or Redis.
+``Service`` is one class made of rooms: ``base`` (addressing and the loop that writes), ``guarding`` (what no word passes
+without), ``remembering`` (words in), ``transitions`` (one note from state to state), ``forgetting`` (words out),
+``looking`` and ``ledger`` (without using), ``reading`` (into a context), ``governing`` (workspaces, policy, passes),
+``exporting``, ``arriving`` and ``transfer`` (whole workspaces, out and in). A method takes a decoded ``wire`` request and
+returns the answer, or raises an ``AmnesiaError``. Nothing here knows HTTP or Redis.
 """
 
 from __future__ import annotations
