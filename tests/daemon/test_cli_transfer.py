@@ -6,6 +6,8 @@ import asyncio
 import io
 import json
 import os
+import pty
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -100,6 +102,36 @@ class TestExport:
         assert await run("export", "--after", through) == 0
         rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         assert [row["id"] for row in rows if row["line"] == "note"] == [new]
+
+    async def test_progress_is_for_a_terminal(self, run: Run, service: Service, tmp_path: Path) -> None:
+        """Where standard error is a terminal it moves with the work; in a pipe nothing is drawn."""
+        await remember(service, "x")
+        assert await run("export", "-o", tmp_path / "by hand.ndjson") == 0
+        seen = await asyncio.to_thread(_on_a_terminal, ["export", "-o", str(tmp_path / "seen.ndjson"), "-w", "desk"])
+        assert b"exported" in seen
+        piped = ["import", str(tmp_path / "seen.ndjson"), "-w", "other"]
+        done = await asyncio.to_thread(subprocess.run, [*COMMAND, *piped], capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+COMMAND = [sys.executable, "-m", "amnesiad.cli"]
+
+
+def _on_a_terminal(arguments: list[str]) -> bytes:
+    """What the command writes to its standard error where that is a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    try:
+        while piece := os.read(ours, 65536):
+            seen += piece
+    except OSError:  # how Linux says that nobody holds the other end any more
+        pass
+    finally:
+        os.close(ours)
+    assert process.wait() == 0
+    return seen
 
 
 class TestImport:

@@ -142,7 +142,12 @@ def edit(
         triggers=options.read_triggers(trigger),
         reason=reason,
     )
-    call.show(answer, lambda: say(_or_unchanged(answer, f"edited {answer['id']}")))
+    call.show(answer, lambda: _show_edited(answer))
+
+
+def _show_edited(answer: Answer) -> None:
+    say(_or_unchanged(answer, f"edited {answer['id']}"))
+    _show_warnings(answer)
 
 
 @verb(app)
