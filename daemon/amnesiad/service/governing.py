@@ -5,12 +5,12 @@ What the worker does is asked of it here and its figures are handed on; nothing 
 
 from __future__ import annotations
 
-import os
 from typing import Any, Final, cast
 
 import msgspec
 
-from amnesiad import __version__, wire
+from amnesiad import wire
+from amnesiad.core.callers import Caller, check_authority
 from amnesiad.core.errors import Invalid, NotFound, Refused
 from amnesiad.core.events import PolicyChanged, encode
 from amnesiad.core.policy import LIVE_RULES, apply_overrides, parse_setting
@@ -18,6 +18,7 @@ from amnesiad.service.change import Change
 from amnesiad.service.reading import Reading
 from amnesiad.settings import show_setting
 from amnesiad.store import lifecycle, vault, verify, workspaces
+from amnesiad.store.connect import describe
 from amnesiad.store.keys import Keys
 from amnesiad.store.log import Log
 from amnesiad.store.owners import all_owners
@@ -36,7 +37,7 @@ class Governing(Reading):
         """A small scalar view: counts as settled now, tokens, what ended last, who said no, whether a worker lives."""
         workspace, degraded = await self.reading(request)
         worker = await self.jobs.worker_status()
-        store: dict[str, Any] = {"version": __version__, "pid": os.getpid()}
+        store: dict[str, Any] = {} if degraded else await describe(self.redis)
         if workspace is None:
             empty = wire.Counts(active=0, stale=0, expired=0, revoked=0, superseded=0, forgotten=0)
             return wire.StatusAnswer(
@@ -178,12 +179,21 @@ class Governing(Reading):
 
     # -- workspaces ----------------------------------------------------------------------------------------------
 
+    async def _check_owner_of(self, name: str, caller: Caller, verb: str) -> None:
+        """A workspace that holds a human's or user-stated notes is a human's to drop or rename. Raises ``Forbidden``."""
+        workspace = await self.open(name, create=False)
+        if workspace is not None:
+            await self.follow(workspace)
+            for note in workspace.notes.values():
+                check_authority(note, caller, f"{verb} the workspace of", None)
+
     async def workspaces(self, request: wire.WorkspacesRequest) -> wire.WorkspacesAnswer:
         """Every workspace; first renames one, or drops one with all it holds (needs ``confirm``)."""
-        changed = 0
+        changed, caller = 0, request.caller.to_core()
         if request.rename is not None:
             if request.to is None:
                 raise Invalid("to is missing", field="to", hint="the new name")
+            await self._check_owner_of(request.rename, caller, "rename")
             await workspaces.rename(self.redis, request.rename, request.to)
             self.close(request.rename)
             changed = 1
@@ -195,6 +205,7 @@ class Governing(Reading):
                     field="confirm",
                     hint="send confirm: true",
                 )
+            await self._check_owner_of(request.drop, caller, "drop")
             if not await workspaces.drop(self.redis, request.drop):
                 raise NotFound("there is no such workspace", field="drop", hint="amnesia workspaces lists them")
             self.close(request.drop)

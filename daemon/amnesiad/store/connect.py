@@ -16,6 +16,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from amnesiad.errors import ConfigError, StoreUnavailable, StoreUnfit
+from amnesiad.store.faults import store_errors
 
 Store = Redis
 """The handle that the rest of the code passes around and only this package uses."""
@@ -114,6 +115,16 @@ async def check_fit(client: Redis) -> None:
             f"the store may evict keys: its maxmemory-policy is {policy or 'unknown'}, it must be noeviction",
             hint="CONFIG SET maxmemory-policy noeviction, and in its configuration file; or leave redis_url out",
         )
+
+
+async def describe(client: Redis) -> dict[str, str]:
+    """What the server is: engine, its version, and what it does when memory is full. Raises ``StoreUnavailable``."""
+    with store_errors():
+        server = await _info(client, "server")
+        policy = await _maxmemory_policy(client)
+    engine = "valkey" if "valkey_version" in server else "redis"
+    version = server.get("valkey_version") or server.get("redis_version", "unknown")
+    return {"engine": engine, "engine_version": str(version), "maxmemory_policy": policy}
 
 
 def is_local(url: str) -> bool:
