@@ -95,7 +95,8 @@ class Workspace:
 
     async def _load(self) -> None:
         position = await self.log.last_id()
-        await self._load_policy()
+        # Whatever its version: a store that was put back to an older copy has an older policy.
+        self.policy, self.policy_version, self.overrides = await read_policy(self.redis, self.keys, self.base)
         self._clear()
         async for page in vault.scan_heads(self.redis, self.keys):
             await self._take(page)
@@ -107,15 +108,17 @@ class Workspace:
         self.position = position
 
     async def reload_policy(self) -> None:
-        """Read the policy anew, and with it when each note is due: the one permitted scan."""
-        await self._load_policy()
+        """Read the policy anew, and with it when each note is due: the one permitted scan.
+
+        What was read is dropped if a later policy was taken in meanwhile: with an older one every write would conflict.
+        """
+        effective = await read_policy(self.redis, self.keys, self.base)
+        if effective.version < self.policy_version:
+            return
+        self.policy, self.policy_version, self.overrides = effective
         self.costs.clear()
         for note in self.notes.values():
             self._file(note)
-
-    async def _load_policy(self) -> None:
-        effective = await read_policy(self.redis, self.keys, self.base)
-        self.policy, self.policy_version, self.overrides = effective
 
     async def _take(self, ids: Iterable[str]) -> None:
         """Bring these notes up to date with the store; one without a head is gone."""
@@ -161,7 +164,7 @@ class Workspace:
                 return True
             if last == START:
                 # Nothing tells an empty log from that of a workspace which was dropped, but the policy cell.
-                await self._load_policy()
+                await self.reload_policy()
             moved = False
             self._absorbed = {}
             try:

@@ -14,6 +14,7 @@ from amnesiad.core.errors import AmnesiaError
 from amnesiad.core.kinds import DAY_MS
 from amnesiad.service import Service
 from amnesiad.service.change import Change
+from amnesiad.store import due
 from amnesiad.store.workspaces import find
 from amnesiad.workspace import Workspace
 
@@ -129,16 +130,24 @@ async def sweep(service: Service, name: str = WORKSPACE) -> int:
     workspace = await projection(service, name)
     await workspace.catch_up()
     moved = 0
-    for note_id in [id_ for id_, due in workspace.due.items() if due <= service.clock.now_ms()]:
+    for note_id in [id_ for id_, at in workspace.due.items() if at <= service.clock.now_ms()]:
         change = Change(workspace, service.clock.now_ms())
         change.owe(note_id)
         unit = change.finish()
         if unit is not None:
             outcome = await workspace.log.commit(unit)
-            assert outcome.status == "ok", outcome
-            workspace.absorb(outcome, change.results)
-            moved += 1
+            if outcome.status == "ok":
+                workspace.absorb(outcome, change.results)
+                moved += 1
     return moved
+
+
+async def refile(service: Service, name: str = WORKSPACE) -> None:
+    """File every note at its due time under the policy as it is, as the worker does after a change of it."""
+    workspace = await projection(service, name)
+    await workspace.catch_up()
+    filings = [due.Filing(note.id, note.version, workspace.due.get(note.id)) for note in workspace.notes.values()]
+    assert await due.refile(service.redis, workspace.keys, workspace.policy_version, filings) is not None
 
 
 async def refused(work: Awaitable[Any]) -> AmnesiaError:

@@ -232,6 +232,7 @@ class Base:
             outcome = await workspace.log.commit(unit)
             if outcome.status in ("ok", "own"):
                 workspace.absorb(outcome, change.results)
+                workspace.owners.update(change.opened)
                 self._after_write(workspace, change, evicted)
                 self.alive(workspace, request.caller.to_core(), change.now)
                 return msgspec.structs.replace(answer, seq=outcome.seq or workspace.position)
@@ -267,6 +268,8 @@ class Base:
             self.close(workspace.name)
             return cast(Workspace, await self.open(workspace.name, create=True))
         workspace, _ = await self._renewed_view(workspace)
+        if detail == POLICY_CELL:
+            await workspace.reload_policy()
         return workspace
 
     def alive(self, workspace: Workspace, caller: Caller, now: int) -> None:

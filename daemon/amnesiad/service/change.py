@@ -17,7 +17,7 @@ from amnesiad.core.intake import NOTE_ID_ALPHABET, NOTE_ID_LENGTH
 from amnesiad.core.notes import Note, Words, apply
 from amnesiad.service.eviction import giving_way
 from amnesiad.store.log import Unit
-from amnesiad.store.owners import expect_open, reopened, set_owner
+from amnesiad.store.owners import Owner, expect_open, reopened, set_owner
 from amnesiad.store.units import Builder
 from amnesiad.workspace import Workspace
 
@@ -51,6 +51,8 @@ class Change:
         self.policy = workspace.policy
         self.now = now
         self.builder = Builder(workspace.keys, workspace.keyring, workspace.policy, workspace.policy_version)
+        self.opened: dict[str, Owner] = {}
+        """Owners that begin another life with this change."""
         self._touched: dict[str, _Touched] = {}
         self._written: dict[str, None] = {}
         self._results: list[tuple[Note, Words | None]] = []
@@ -133,6 +135,7 @@ class Change:
             return known.incarnation
         opened = reopened(known, self.now, agent_kind=agent_kind)
         set_owner(self.builder.unit, self.workspace.keys, owner, known, opened, self.now)
+        self.opened[owner] = opened
         return opened.incarnation
 
     def make_room(self) -> list[str]:
