@@ -207,8 +207,8 @@ async def test_turns_files_and_compactions(yard: Yard) -> None:
     await yard.send("compacted", session="s")
     await yard.handle()
     assert due == [yard.world.ws] * 5
-    # Ten events may fall on both sides of a bucket's edge.
-    assert 1 <= len(await yard.queued()) <= 2
+    # One to run and one behind it, in each of two buckets if the test runs across an edge.
+    assert 1 <= len(await yard.queued()) <= 4
     assert {name for name, _ in await yard.queued()} == {"check_anchors"}
     assert not await yard.redis.exists(yard.world.keys.ledger("s"))
 

@@ -100,10 +100,6 @@ class Jobs:
 
     # -- what the service asks for -------------------------------------------------------------------------------------
 
-    async def settle(self, ws: str) -> None:
-        """Have the workspace's due transitions written down soon."""
-        await self.enqueue("settle", ws, key=ws)
-
     async def scrub(self) -> None:
         """Have erased words rewritten off the disk; the timer makes one job of many such wishes."""
         if self.on_scrub is not None:

@@ -241,7 +241,9 @@ class Bridge:
             case Settle():
                 self._jobs.due(ws, heard_at)
             case Check():
-                await self._jobs.enqueue("check_anchors", ws, key=ws)
+                # One that runs already may have passed the file by; one that waits behind it has not.
+                if not await self._jobs.enqueue("check_anchors", ws, key=ws):
+                    await self._jobs.enqueue("check_anchors", ws, key=f"{ws}-next")
             case Compacted(session=session):
                 with store_errors():
                     await self._redis.delete(log.keys.ledger(session))

@@ -51,7 +51,7 @@ class Filing(NamedTuple):
     """Where a note belongs in the index: its version (``None`` where nothing is left of it) and time, if any."""
 
     id: str
-    version: int | str | None
+    version: int | None
     at: int | None
 
 

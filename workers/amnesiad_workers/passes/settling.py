@@ -53,7 +53,8 @@ class Owed(NamedTuple):
 
     @property
     def id(self) -> str:
-        return _id_of(self.item)
+        """The note's id."""
+        return self.item.tomb.note.id if isinstance(self.item, DueTomb) else self.item.note.id
 
 
 @dataclass(slots=True)
@@ -203,10 +204,6 @@ class Settling:
                     # What conflicted is named without the hash of a text: note, text, slot or owner.
                     place = outcome.detail.partition(":")[0]
                     page.unreadable.append(Unreadable(owed.id, f"conflicts again and again on its {place}"))
-
-
-def _id_of(item: DueNote | DueTomb) -> str:
-    return item.tomb.note.id if isinstance(item, DueTomb) else item.note.id
 
 
 def purge(builder: Builder, item: DueTomb) -> None:
