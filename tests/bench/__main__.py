@@ -9,13 +9,14 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from tests.bench import daemon, passes, store
+from tests.bench import daemon, erasure, passes, store
 from tests.bench.figures import Figure
 
 BENCHES: Mapping[str, Callable[[], Coroutine[Any, Any, list[Figure]]]] = {
     "store": store.figures,
     "passes": passes.figures,
     "daemon": daemon.figures,
+    "erasure": erasure.figures,
 }
 """Every measurement by name; a new one is a module with such a function and a row here."""
 
