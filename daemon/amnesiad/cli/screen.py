@@ -122,13 +122,20 @@ def when(time_ms: int | None) -> str | None:
 
 
 def remaining(time_ms: int | None, now_ms: int | None = None) -> str:
-    """Coarse time until an instant, as this machine's clock tells it; empty for ``None``, ``due`` once it has come."""
+    """Coarse time until an instant, as this machine's clock tells it; empty for ``None``, ``due`` once it has come.
+
+    A note that was just given seven days has ``7d`` left, not ``6d``: what lacks a fiftieth of a whole counts as whole.
+    """
     if time_ms is None:
         return ""
-    from amnesiad.core.times import format_coarse
+    from amnesiad.core.times import MINUTE_MS, SECOND_MS, format_coarse
 
     left_ms = time_ms - (int(time.time() * 1000) if now_ms is None else now_ms)
-    return format_coarse(left_ms) if left_ms > 0 else "due"
+    if left_ms <= 0:
+        return "due"
+    if left_ms < MINUTE_MS:
+        return f"{-(-left_ms // SECOND_MS)}s"
+    return format_coarse(left_ms + left_ms // 50)
 
 
 def lifetime(expires_at: int | None) -> str:
