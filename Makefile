@@ -22,6 +22,7 @@ clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache
 
 .venv/.ready: pyproject.toml
+	@echo 'setting up .venv, once; this takes a minute'
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
