@@ -8,6 +8,7 @@ import time
 
 from tests.bench.daemon import running
 from tests.bench.figures import Figure
+from tests.support import wait_until
 
 from amnesiad import AsyncClient
 
@@ -21,8 +22,13 @@ LOOK_EVERY_S = 0.02
 async def figures() -> list[Figure]:
     """From the deadline of a note with a shelf life of 1 ms to the entry in the log that says its words are gone."""
     async with running() as (client, _):
+        await wait_until(lambda: _has_worker(client))
         late_ms = [await _late_ms(client, f"{number} of {NOTES} that are gone soon") for number in range(NOTES)]
     return [Figure("erased after its time, median", statistics.median(late_ms), "worst", max(late_ms), "ms")]
+
+
+async def _has_worker(client: AsyncClient) -> bool:
+    return (await client.status()).worker.alive
 
 
 async def _late_ms(client: AsyncClient, content: str) -> float:
