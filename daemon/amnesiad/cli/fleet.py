@@ -161,8 +161,5 @@ def _show_workspaces(answer: Answer, action: str) -> None:
     if not answer["rows"]:
         console_note("no workspaces")
         return
-    rows = (
-        ("-" if row.get("notes") is None else row["notes"], when(row.get("created_at")) or "-", row["name"])
-        for row in answer["rows"]
-    )
-    table(("NOTES", "CREATED", "NAME"), rows)
+    rows = (("-" if row.get("notes") is None else row["notes"], row["name"]) for row in answer["rows"])
+    table(("NOTES", "NAME"), rows)
