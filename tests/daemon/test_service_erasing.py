@@ -58,6 +58,7 @@ class Marks:
         return [mark for mark in self.all if mark in text]
 
 
+@pytest.mark.timeout(240)
 async def test_forgetting_one_workspace_leaves_the_other(service: Service) -> None:
     """C16: A and B with 2500 notes each; forgetting all of A leaves A none and B all of its 2500."""
     for name in ("A", "B"):

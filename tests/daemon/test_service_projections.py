@@ -14,6 +14,7 @@ from tests.daemon.desk import DAY, HUMAN, ManualClock, call, kept, listed, probl
 from amnesiad import wire
 from amnesiad.core.errors import AmnesiaError
 from amnesiad.service import Service
+from amnesiad.store import policies
 from amnesiad.workspace import Workspace
 
 CALLERS: tuple[dict[str, Any], ...] = (
@@ -132,6 +133,21 @@ async def test_every_daemon_ends_with_the_same_view(
 def _totals(stored: dict[str, Any]) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = next(value for key, value in stored.items() if key.endswith(":totals"))
     return found
+
+
+async def test_a_late_reading_of_the_policy_is_dropped(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C50: a policy that was read before a change but arrives after it never takes the place of the newer one."""
+    await call(service, "policy", set={"default_ttl": "1d"})
+    workspace = await projection(service)
+    late = await policies.read_policy(service.redis, workspace.keys, workspace.base)
+    await call(service, "policy", set={"default_ttl": "2d"})
+
+    async def arrives_late(*_: object) -> policies.Effective:
+        return late
+
+    monkeypatch.setattr("amnesiad.workspace.read_policy", arrives_late)
+    await workspace.reload_policy()
+    assert (workspace.policy.default_ttl, workspace.policy_version) == (2 * DAY, late.version + 1)
 
 
 async def test_a_note_that_cannot_be_read_stops_no_other(redis: Redis, service: Service, second: Service) -> None:

@@ -113,6 +113,7 @@ async def test_an_injection_never_exceeds_its_budget(service: Service, counter: 
             assert [line[1:11] for line in lines] == [*answer.ids, *answer.deterrents]
 
 
+@pytest.mark.timeout(240)
 async def test_a_budget_holds_among_ten_thousand_notes(service: Service) -> None:
     """C45: ten thousand notes and 500 tokens: at most 500 by the stated counter, and the omitted are counted."""
     for start in range(0, 10_000, 1000):

@@ -210,6 +210,7 @@ async def test_revoking_in_one_scope_leaves_its_like_in_another(service: Service
     assert (await log_types(service)).count("revoked") == 1
 
 
+@pytest.mark.timeout(240)
 async def test_filters_come_before_the_limit(service: Service) -> None:
     """C27: among 19 000 notes of one owner and 700 of another, a recall of 20 for the second gives 20 of the second."""
     big, small = {"session": "big"}, {"session": "small"}

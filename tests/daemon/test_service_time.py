@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -74,6 +75,7 @@ async def test_an_expired_record_leaves_every_reading_and_nothing_else(service: 
         assert note_id not in (await call(service, "inject", query="cache")).ids
         answer = await call(service, "inspect", id=note_id)
         assert (answer.note.state, answer.note.content) == ("expired", "the cache is warmed at six")
+        assert (answer.note.expires_at, answer.note.stale_at, answer.note.strength) == (None, None, 0.0)
         assert answer.text.startswith(f"[{note_id}] [EXPIRED] [cache] Expired (recorded ")
         assert answer.text.endswith("Words and history retained; reinstate to bring it back.")
     event = (await call(service, "history", id=note_id)).events[-1]
@@ -354,6 +356,27 @@ async def test_record_ttl_is_opted_into_and_out_of(service: Service, second: Ser
     await call(second, "policy", reset=["record_ttl"])
     assert (await call(service, "policy")).values["record_ttl"].origin == "default"
     assert await problems(service) == ()
+
+
+async def test_many_changes_of_policy_at_once_leave_every_daemon_able_to_write(
+    service: Service, second: Service
+) -> None:
+    """C50: policies set in one moment at two daemons all land, and neither daemon is left behind with an older one."""
+    await remember(service, "the first")
+    for n in range(1, 31):
+        settings = {"default_ttl": n, "audit_retention": n, "promoted_ttl": n, "max_record_bytes": n}
+        asked = [(service, second)[m % 2] for m in range(4)]
+        await asyncio.gather(
+            *(
+                call(one, "policy", set={name: f"{value}KiB" if "bytes" in name else f"{value}d"})
+                for one, (name, value) in zip(asked, settings.items(), strict=True)
+            )
+        )
+        for one in (service, second):
+            await remember(one, f"{one is service} {n}")
+    policies = [(await projection(one)).policy for one in (service, second)]
+    assert policies[0] == policies[1]
+    assert (await log_types(service)).count("policy_changed") >= 118
 
 
 async def test_a_policy_that_holds_already_changes_nothing(service: Service) -> None:
