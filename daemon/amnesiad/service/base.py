@@ -64,7 +64,7 @@ class Jobs(Protocol):
         """Have due times made anew after a change of policy."""
 
     async def run(self, name: str, *args: str) -> dict[str, Any]:
-        """Have a pass run now and wait for its figures. Raises ``Busy`` when no worker answers in time."""
+        """Have a pass run now and wait for its figures. Raises ``Deadline`` when no worker answers in time."""
 
     async def worker_status(self) -> wire.WorkerStatus:
         """Whether a worker lives, and how long the oldest waiting job has waited."""

@@ -17,7 +17,8 @@ WORKSPACES: Final = "amnesia:workspaces"
 """hash · daemon writes and reads · name → ws; until the workspace is dropped"""
 
 META: Final = "amnesia:meta"
-"""hash · first process writes, every process reads · fingerprint of the install key, layout version; for good"""
+"""hash · every process · fingerprint of the install key (``key``), ``layout``; when owners were last reconciled
+(``reconciled_at``, ``reconciling_since``); dropped workspaces whose words the files may still hold (``unscrubbed``)"""
 
 BRIDGE_GROUP: Final = "bridge"
 """The consumer group on ``LIFECYCLE``: every daemon is one consumer in it."""

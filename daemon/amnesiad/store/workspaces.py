@@ -36,9 +36,11 @@ return 1
 _DROP_LUA: Final = """
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
 redis.call('HDEL', KEYS[1], ARGV[1])
-for i = 2, #KEYS do redis.call('UNLINK', KEYS[i]) end
+redis.call('HINCRBY', KEYS[2], 'unscrubbed', 1)
+for i = 3, #KEYS do redis.call('UNLINK', KEYS[i]) end
 return 1
 """
+"""One step too: the words are still in the data files, and only the count of unscrubbed erasures remembers it."""
 
 
 async def find(redis: Redis, name: str) -> str | None:
@@ -93,7 +95,7 @@ async def drop(redis: Redis, name: str) -> bool:
     while (ws := await find(redis, name)) is not None:
         with store_errors():
             script = redis.register_script(_DROP_LUA)
-            dropped = await script(keys=[keyspace.WORKSPACES, *Keys(ws).fixed], args=[name, ws])
+            dropped = await script(keys=[keyspace.WORKSPACES, keyspace.META, *Keys(ws).fixed], args=[name, ws])
         if dropped:
             await delete_keys(redis, ws)
             return True
