@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
 import signal
@@ -10,11 +11,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.support import Fleet, Process
 
 START_S = 30.0
 """On a busy machine; an idle one takes one or two seconds."""
@@ -66,6 +68,28 @@ def up() -> Iterator[Up]:
 def daemon(up: Up) -> str:
     """The socket of the session's ``amnesia up``."""
     return up.socket
+
+
+@pytest.fixture(scope="session")
+def second(up: Up) -> Iterator[str]:
+    """The socket of a second daemon on the store of the session's ``amnesia up``."""
+    path = str(Path(up.socket).with_name("second.sock"))
+    command = [sys.executable, "-m", "amnesiad.cli", "daemon"]
+    process = Process(command, up.environ | {"AMNESIA_SOCKET": path}, Path(up.socket).with_name("second.log"))
+    try:
+        asyncio.run(process.ready("the daemon serves"))
+        yield path
+    finally:
+        process.end()
+    assert process.code == 0, process.said
+
+
+@pytest.fixture
+async def fleet() -> AsyncIterator[Fleet]:
+    """A fleet of the test's own, with nothing in it yet; all of it is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="amnesia-e2e-") as directory:
+        async with Fleet(Path(directory)) as found:
+            yield found
 
 
 def ready(path: str) -> bool:
