@@ -142,8 +142,7 @@ def next_transition(note: Note, policy: Policy) -> Next | None:
         if end is None:
             return None
         to: State = "forgotten" if note.regime == "perishable" else "expired"
-        reason: Literal["ttl", "decayed"] = "ttl" if end == note.ref_at + (lease_ttl(note, policy) or 0) else "decayed"
-        return Next(at=end, to=to, event="expired", reason=reason)
+        return Next(at=end, to=to, event="expired", reason=_why_expired(note, policy, end))
     if note.state == "forgotten":
         return None
     keep = _retention(note, policy)
@@ -173,34 +172,34 @@ def due_events(note: Note, policy: Policy, now: int) -> list[AnyNoteEvent]:
     left out.)
     """
     events: list[AnyNoteEvent] = []
-    while (step := next_transition(note, policy)) is not None and step.at <= now:
-        made: list[AnyNoteEvent]
-        version, at = note.version + 1, step.at
-        if step.event == "stale_flagged":
-            end = expires_at(note, policy)
-            if end is not None and end <= now:
-                note = msgspec.structs.replace(note, causes=(*note.causes, "decayed"))
-                continue
-            made = [StaleFlagged(note=note.id, version=version, at=at, actor=SYSTEM, cause="decayed")]
-        elif step.event == "expired":
-            code: Literal["ttl", "decayed"] = "ttl" if step.reason == "ttl" else "decayed"
-            made = [Expired(note=note.id, version=version, at=at, actor=SYSTEM, reason=code)]
-            if note.regime == "perishable":
-                made.append(Forgotten(note=note.id, version=version + 1, at=at, actor=SYSTEM, reason="expired"))
-        else:
-            why: Literal["expired", "retention"] = "expired" if step.reason == "expired" else "retention"
-            made = [Forgotten(note=note.id, version=version, at=at, actor=SYSTEM, reason=why)]
-        for event in made:
-            note = apply(note, event)
-        events += made
+    if note.live:
+        stale, end = _course(note, policy)
+        if end is None or end > now:
+            if stale is None or stale > now or "decayed" in note.causes:
+                return []
+            flagged = StaleFlagged(note=note.id, version=note.version + 1, at=stale, actor=SYSTEM, cause="decayed")
+            return [flagged]
+        why = _why_expired(note, policy, end)
+        expired = Expired(note=note.id, version=note.version + 1, at=end, actor=SYSTEM, reason=why)
+        if note.regime == "perishable":
+            gone = Forgotten(note=note.id, version=note.version + 2, at=end, actor=SYSTEM, reason="expired")
+            return [expired, gone]
+        events.append(expired)
+        note = apply(note, expired)
+    step = next_transition(note, policy)
+    if step is not None and step.at <= now:
+        code: Literal["expired", "retention"] = "expired" if step.reason == "expired" else "retention"
+        events.append(Forgotten(note=note.id, version=note.version + 1, at=step.at, actor=SYSTEM, reason=code))
     return events
+
+
+def _why_expired(note: Note, policy: Policy, end: int) -> Literal["ttl", "decayed"]:
+    """Whether the TTL itself ended the note, or the floor its curve fell to before."""
+    return "ttl" if end == note.ref_at + (lease_ttl(note, policy) or 0) else "decayed"
 
 
 def settle(note: Note, policy: Policy, now: int) -> Note:
     """The note's state at ``now``: the fold of what is recorded and of what time owes it. Idempotent."""
-    step = next_transition(note, policy)
-    if step is None or step.at > now:
-        return note
     for event in due_events(note, policy, now):
         note = apply(note, event)
     return note
