@@ -40,7 +40,8 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "store": _BASE,
     "search": _BASE,
     "workspace": _BASE | {"store", "search", "tokens"},
-    "service": _BASE | {"workspace", "store", "search", "wire", "settings", "anchors", "tokens", "secretscan", "amnesiad"},
+    "service": _BASE
+    | {"workspace", "store", "search", "wire", "settings", "anchors", "tokens", "secretscan", "amnesiad"},
     "api": _BASE | {"service", "wire", "settings", "amnesiad"},
     "bridge": _BASE | {"store", "settings", "wire"},
     "daemon": _BASE | {"api", "bridge", "service", "workspace", "store", "wire", "settings", "amnesiad"},
