@@ -1,20 +1,23 @@
 """BM25 over the words of one set of notes, in memory: put, drop, score.
 
-Every note has a slot, a small integer, and every term a sorted array of packed postings (slot and term frequency in
-four bytes), so that 100 000 notes fit in tens of megabytes rather than hundreds. A note is found as soon as ``put``
-returns and gone, with every term only it had, as soon as ``drop`` returns. BM25 after Robertson and Zaragoza (2009).
+Every note has a slot, a small integer; ``postings`` tells which slots hold which term. A put only queues the note, and
+whatever asks first reads the queue: a write costs next to nothing and is found all the same as soon as ``put`` returns.
+A drop marks the slot dead, so the note is gone when ``drop`` returns; its postings, numbers without words, are taken
+out later, shard by shard, and only then is the slot given to another note. Every score is made from the notes that are
+there at that moment, whether they came now or long ago. BM25 after Robertson and Zaragoza (2009).
 """
 
 from __future__ import annotations
 
 import math
-from array import array
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from amnesiad.core.notes import Words
+from amnesiad.search.postings import SHARDS, TF_BITS, TF_MAX, Flags, Postings, Row
 from amnesiad.search.terms import query_terms, required_terms, terms
 
 K1: Final = 1.2
@@ -23,139 +26,216 @@ B: Final = 0.75
 MAX_QUERY_TERMS: Final = 64
 """A longer query is looked up by its rarest terms: a pasted document must not walk through every posting there is."""
 
-_TF_BITS: Final = 4
-_TF_MAX: Final = (1 << _TF_BITS) - 1
-"""Frequencies above 15 count as 15; BM25 saturates long before."""
+QUEUE: Final = 64
+"""Notes that may wait to be indexed: whoever asks next pays for them, and so never more than about two milliseconds."""
+FIRST_CHUNK: Final = 128
+"""Results sorted at first; each time they do not suffice, four times as many. Most readers stop within the first."""
+DEAD: Final = 256
+DEAD_SHARE: Final = 8
+"""Dead slots are swept out when they are more than 256 and more than the eighth part of the living."""
+SPARSE: Final = 8
+"""Fewer postings than the eighth part of all slots are summed by sorting them, more by an array of all slots."""
+COMMON: Final = 2000
+"""Notes from which on a term is worth leaving out: shorter rows are summed faster than the attempt takes."""
+
+Slots = npt.NDArray[np.intp]
+Scores = npt.NDArray[np.float64]
 
 
 class Index:
     """The notes of one workspace that are alike in one respect (live, or ended), by their words."""
 
     def __init__(self) -> None:
+        self._queue: dict[str, Words] = {}
         self._slots: dict[str, int] = {}
-        # By slot; a free slot has the id "".
+        self._postings = Postings()
+        # By slot.
         self._ids: list[str] = []
-        self._lengths: array[int] = array("I")
-        self._holds: list[array[int]] = []
-        self._free_slots: list[int] = []
+        self._alive: Flags = np.zeros(0, np.bool_)
+        self._lengths: npt.NDArray[np.uint32] = np.zeros(0, np.uint32)
         self._total_length = 0
-        # By term number; a free number has the name "".
-        self._numbers: dict[str, int] = {}
-        self._names: list[str] = []
-        self._postings: list[array[int]] = []
-        self._free_numbers: list[int] = []
+        self._norms_known: Scores | None = None
+        # Slots that may be given away; that died; and that died before the sweep under way began.
+        self._free: list[int] = []
+        self._dead: list[int] = []
+        self._leaving: list[int] = []
+        self._swept = SHARDS
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._slots) + len(self._queue)
 
     def __contains__(self, id_: object) -> bool:
-        return id_ in self._slots
+        return id_ in self._slots or id_ in self._queue
 
     def put(self, id_: str, words: Words) -> None:
         """Index content, key, tags and anchor paths under the id, in place of what it was indexed by before."""
-        if id_ in self._slots:
-            self.drop(id_)
-        found = terms(_text(words))
-        if self._free_slots:
-            slot = self._free_slots.pop()
-        else:
-            slot = len(self._ids)
-            self._ids.append("")
-            self._lengths.append(0)
-            self._holds.append(_NONE)
-        base = slot << _TF_BITS
-        numbers, postings = self._numbers, self._postings
-        holds: list[int] = []
-        hold = holds.append
-        for term, count in Counter(found).items():
-            number = numbers.get(term)
-            if number is None:
-                number = self._new_number(term)
-            hold(number)
-            posting = base | (count if count < _TF_MAX else _TF_MAX)
-            row = postings[number]
-            if not row or row[-1] < posting:
-                row.append(posting)
-            else:
-                row.insert(bisect_left(row, base), posting)
-        self._slots[id_] = slot
-        self._ids[slot] = id_
-        self._holds[slot] = array("I", holds)
-        self._lengths[slot] = len(found)
-        self._total_length += len(found)
-
-    def _new_number(self, term: str) -> int:
-        if self._free_numbers:
-            number = self._free_numbers.pop()
-            self._names[number] = term
-            self._postings[number] = array("I")
-        else:
-            number = len(self._names)
-            self._names.append(term)
-            self._postings.append(array("I"))
-        self._numbers[term] = number
-        return number
+        self.drop(id_)
+        self._queue[id_] = words
+        if len(self._queue) > QUEUE:
+            self._read_queue()
 
     def drop(self, id_: str) -> None:
-        """Take the note out, with every term that no other note has. An unknown id is no error: it is out already."""
+        """Take the note out. An unknown id is no error: it is out already."""
+        if self._queue.pop(id_, None) is not None:
+            return
         slot = self._slots.pop(id_, None)
         if slot is None:
             return
-        base = slot << _TF_BITS
-        for number in self._holds[slot]:
-            row = self._postings[number]
-            del row[bisect_left(row, base)]
-            if not row:
-                del self._numbers[self._names[number]]
-                self._names[number] = ""
-                self._postings[number] = _NONE
-                self._free_numbers.append(number)
-        self._total_length -= self._lengths[slot]
         self._ids[slot] = ""
-        self._lengths[slot] = 0
-        self._holds[slot] = _NONE
-        self._free_slots.append(slot)
+        self._alive[slot] = False
+        self._total_length -= int(self._lengths[slot])
+        self._norms_known = None
+        self._dead.append(slot)
+        self._sweep()
 
-    def score(
-        self, query: str, allow: Callable[[str], bool] | None = None, *, max_terms: int = MAX_QUERY_TERMS
-    ) -> list[tuple[str, float]]:
-        """Every note that shares a term with the query and passes ``allow``, with its relevance, best first.
+    def _read_queue(self) -> None:
+        if not self._queue:
+            return
+        every: list[str] = []
+        slots: list[int] = []
+        lengths: list[int] = []
+        for id_, words in self._queue.items():
+            found = terms(_text(words))
+            every += found
+            slot = self._free.pop() if self._free else self._new_slot()
+            slots.append(slot)
+            lengths.append(len(found))
+            self._slots[id_] = slot
+            self._ids[slot] = id_
+        self._alive[slots] = True
+        self._lengths[slots] = lengths
+        self._total_length += len(every)
+        numbers = np.fromiter(map(hash, every), np.int64, len(every))
+        self._postings.add(numbers, np.repeat(np.array(slots, np.uint32), lengths))
+        self._queue.clear()
+        self._norms_known = None
+        self._sweep()
 
-        Sorted by score descending, then id. ``allow`` sees each id once, before anything is cut off, so that a filter
-        never costs results. Of more than ``max_terms`` terms only the rarest are looked up. Scores are above 0.
+    def _new_slot(self) -> int:
+        slot = len(self._ids)
+        self._ids.append("")
+        if slot == len(self._alive):
+            more = max(QUEUE, slot // 4)
+            self._alive = np.concatenate((self._alive, np.zeros(more, np.bool_)))
+            self._lengths = np.concatenate((self._lengths, np.zeros(more, np.uint32)))
+        return slot
+
+    def _sweep(self) -> None:
+        """Take the dead out of one more shard, if there are enough of them to begin with."""
+        if self._swept == SHARDS:
+            if len(self._dead) <= max(DEAD, len(self._slots) // DEAD_SHARE):
+                return
+            # Nothing of theirs may come into a shard behind the sweep.
+            self._postings.distribute()
+            self._leaving, self._dead = self._dead, []
+            self._swept = 0
+        self._postings.purge(self._swept, self._alive)
+        self._swept += 1
+        if self._swept == SHARDS:
+            self._free += self._leaving
+            self._leaving = []
+
+    def score(self, query: str, *, max_terms: int = MAX_QUERY_TERMS) -> Iterator[tuple[str, float]]:
+        """Every note that shares a term with the query, with its relevance, best first.
+
+        Ordered by score descending, then id, and found and sorted only as far as it is read: filter what comes, and
+        stop when there is enough. Read it before the index changes. Of more than ``max_terms`` terms only the rarest
+        are looked up. Scores are above 0.
         """
-        rows = [
-            self._postings[number] for term in query_terms(query) if (number := self._numbers.get(term)) is not None
-        ]
-        if len(rows) > max_terms:
-            rows = sorted(rows, key=len)[:max_terms]
-        if not rows:
-            return []
-        scores = self._accumulate(rows)
-        ids = self._ids
-        if allow is None:
-            result = [(ids[slot], score) for slot, score in scores.items()]
-        else:
-            result = [(id_, score) for slot, score in scores.items() if allow(id_ := ids[slot])]
-        result.sort()
-        result.sort(key=_by_score, reverse=True)
-        return result
+        self._read_queue()
+        rows = [row for term in query_terms(query) if len(row := self._row(term))]
+        # Rarest first: what is left out costs least, and sums are made in one order whatever is left out.
+        rows.sort(key=len)
+        return self._walk(rows[:max_terms])
 
-    def _accumulate(self, rows: list[array[int]]) -> dict[int, float]:
-        """Slot -> BM25 score, summed term by term."""
-        count = len(self._slots)
-        flat = K1 * (1 - B)
-        slope = K1 * B * count / self._total_length
-        lengths = self._lengths
-        scores: dict[int, float] = {}
-        get = scores.get
-        for row in rows:
-            weight = (K1 + 1) * math.log(1 + (count - len(row) + 0.5) / (len(row) + 0.5))
-            for posting in row:
-                slot = posting >> _TF_BITS
-                tf = posting & _TF_MAX
-                scores[slot] = get(slot, 0.0) + weight * tf / (tf + flat + slope * lengths[slot])
-        return scores
+    def _row(self, term: str) -> Row:
+        """The postings of the living."""
+        row = self._postings.row(hash(term))
+        if self._dead or self._leaving:
+            row = row[self._alive[row >> TF_BITS]]
+        return row
+
+    def _walk(self, rows: list[Row]) -> Iterator[tuple[str, float]]:
+        if not rows:
+            return
+        weights = [self._weight(len(row)) for row in rows]
+        reach = math.inf
+        pruned = self._prune(rows, weights)
+        if pruned is not None:
+            reach, few = pruned
+            slots, scores = self._sum(few, weights)
+            enough = scores >= reach
+            yield from self._best_first(slots[enough], scores[enough])
+        slots, scores = self._sum(rows, weights)
+        left = scores < reach
+        yield from self._best_first(slots[left], scores[left])
+
+    def _weight(self, found: int) -> float:
+        """What a term that so many notes hold adds to a score at most."""
+        return (K1 + 1) * math.log(1 + (len(self._slots) - found + 0.5) / (found + 0.5))
+
+    def _prune(self, rows: list[Row], weights: list[float]) -> tuple[float, list[Row]] | None:
+        """A score that at least ``FIRST_CHUNK`` notes reach, and the rows cut down to those that may reach it.
+
+        After MaxScore (Turtle and Flood, 1995): where the rare terms alone lift enough notes above all that the common
+        ones can add, notes with only the common ones need not be looked at. ``None`` where it would not pay.
+        """
+        for split in range(1, len(rows)):
+            rest = sum(weights[split:])
+            if len(rows[split]) < COMMON or sum(map(len, rows[:split])) < FIRST_CHUNK or rest >= sum(weights[:split]):
+                continue
+            slots, scores = self._sum(rows[:split], weights)
+            if len(scores) < FIRST_CHUNK:
+                continue
+            reach = float(np.partition(scores, -FIRST_CHUNK)[-FIRST_CHUNK])
+            if reach > rest:
+                may = np.zeros(len(self._ids), np.bool_)
+                may[slots[scores + rest >= reach]] = True
+                return reach, [row[may[row >> TF_BITS]] for row in rows]
+        return None
+
+    def _sum(self, rows: list[Row], weights: list[float]) -> tuple[Slots, Scores]:
+        """The slots in these rows, each once, and their BM25 scores, summed in the order of the rows."""
+        every = np.concatenate(rows)
+        slots = (every >> TF_BITS).astype(np.intp)
+        parts = (every & TF_MAX).astype(np.float64)
+        norms = self._norms()[slots]
+        norms += parts
+        parts /= norms
+        start = 0
+        for row, weight in zip(rows, weights, strict=False):
+            parts[start : start + len(row)] *= weight
+            start += len(row)
+        if len(rows) == 1:
+            return slots, parts
+        if len(every) * SPARSE < len(self._ids):
+            touched, inverse = np.unique(slots, return_inverse=True)
+            return touched, np.bincount(inverse, parts).astype(np.float64, copy=False)
+        sums = np.bincount(slots, parts).astype(np.float64, copy=False)
+        touched = np.flatnonzero(sums)
+        return touched, sums[touched]
+
+    def _norms(self) -> Scores:
+        """By slot: what a note's length adds to the divisor of BM25."""
+        if self._norms_known is None:
+            norms = self._lengths.astype(np.float64)
+            norms *= K1 * B * len(self._slots) / self._total_length
+            norms += K1 * (1 - B)
+            self._norms_known = norms
+        return self._norms_known
+
+    def _best_first(self, slots: Slots, scores: Scores) -> Iterator[tuple[str, float]]:
+        ids = self._ids
+        size = FIRST_CHUNK
+        while len(scores):
+            # All equals of the last one come with it, so that equals are always sorted among themselves.
+            cut = np.partition(scores, -size)[-size] if len(scores) > size else 0.0
+            chosen = scores >= cut
+            chunk = zip((-scores[chosen]).tolist(), slots[chosen].tolist(), strict=True)
+            for score, id_ in sorted([(score, ids[slot]) for score, slot in chunk]):
+                yield id_, -score
+            scores, slots = scores[~chosen], slots[~chosen]
+            size *= 4
 
     def contains_all_words(self, query: str) -> set[str]:
         """The ids of all notes in which every word of the query occurs; none for a query without a word.
@@ -163,27 +243,14 @@ class Index:
         Words are wholes: ``user`` finds ``user_name``, ``user_name`` does not find ``user``. A run of an unspaced
         script occurs where all its pairs of neighbours do.
         """
-        rows: list[array[int]] = []
-        for term in required_terms(query):
-            number = self._numbers.get(term)
-            if number is None:
-                return set()
-            rows.append(self._postings[number])
-        if not rows:
-            return set()
-        rows.sort(key=len)
-        slots = {posting >> _TF_BITS for posting in rows[0]}
-        for row in rows[1:]:
-            slots &= {posting >> _TF_BITS for posting in row}
-        return {self._ids[slot] for slot in slots}
-
-
-_NONE: Final[array[int]] = array("I")
-"""In place of what a free slot or term number held. Never written to: a number in use has an array of its own."""
-
-
-def _by_score(result: tuple[str, float]) -> float:
-    return result[1]
+        self._read_queue()
+        common: Slots = np.empty(0, np.intp)
+        for number, term in enumerate(required_terms(query)):
+            slots = (self._row(term) >> TF_BITS).astype(np.intp)
+            common = slots if number == 0 else np.intersect1d(common, slots, assume_unique=True)
+            if not len(common):
+                break
+        return {self._ids[slot] for slot in common.tolist()}
 
 
 def _text(words: Words) -> str:

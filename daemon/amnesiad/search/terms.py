@@ -33,7 +33,8 @@ _WHOLES: Final = re.compile(rf"{_LETTER}++(?:{_JOINER}++{_LETTER}++)*")
 _RUNS: Final = re.compile(rf"[{_RUN}]+")
 _SIGNS: Final = re.compile(rf"[{_EMOJI}]")
 
-_HUMP: Final = re.compile(r"[a-z0-9][A-Z]|[A-Z][A-Z][a-z]")
+# It begins with the capital, of which a text has few.
+_HUMP: Final = re.compile(r"[A-Z](?:(?<=[a-z0-9].)|[A-Z][a-z])")
 _HUMPED_WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _HUMPS: Final = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+|[0-9]+")
 

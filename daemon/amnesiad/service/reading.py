@@ -159,15 +159,14 @@ class Reading(Ledger):
         if not len(workspace.ended):
             return []
         narrowed = msgspec.structs.replace(wanted, states=frozenset())
-
-        def allow(note_id: str) -> bool:
-            note = next(iter(workspace.visible_ended(caller, now, (note_id,))), None)
-            if note is None or note.state != "revoked":
-                return False
-            return narrowed.matches(note, workspace.words[note_id], note.state)
-
-        found = [workspace.settled(note_id, now) for note_id, _ in workspace.ended.score(query, allow)[:most]]
-        return [note for note in found if note is not None]
+        found: list[Note] = []
+        for note_id, _ in workspace.ended.score(query):
+            if len(found) == most:
+                break
+            for note in workspace.visible_ended(caller, now, (note_id,)):
+                if note.state == "revoked" and narrowed.matches(note, workspace.words[note_id], note.state):
+                    found.append(note)
+        return found
 
     # -- into a context ------------------------------------------------------------------------------------------
 
