@@ -24,11 +24,12 @@ LOOK_EVERY_S = 0.02
 
 
 class Up(NamedTuple):
-    """A running ``amnesia up``: where it listens, the environment in which a command finds it, and its process id."""
+    """A running ``amnesia up``: where it listens, the environment in which a command finds it, its process id, its log."""
 
     socket: str
     environ: dict[str, str]
     pid: int
+    log: Path
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +58,7 @@ def up() -> Iterator[Up]:
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, log.read_text()
                 time.sleep(LOOK_EVERY_S)
-            yield Up(path, environ, process.pid)
+            yield Up(path, environ, process.pid, log)
         finally:
             process.send_signal(signal.SIGTERM)
             code = process.wait(START_S)
