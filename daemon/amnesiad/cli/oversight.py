@@ -15,6 +15,8 @@ from amnesiad.errors import Invalid
 app = typer.Typer()
 
 STATE_ORDER = ("active", "stale", "expired", "revoked", "superseded", "forgotten")
+PROOFS = ("check", "verify")
+"""The passes that look for something wrong; the others just do their work."""
 
 
 @verb(app)
@@ -209,7 +211,8 @@ def _run_pass(call: Call, name: str, **options: Any) -> None:
 
 def _show_figures(name: str, answer: Answer) -> None:
     problems = answer.get("problems") or ()
-    say(f"{name}: {f'{len(problems)} wrong' if problems else 'nothing wrong'}")
+    well = "nothing wrong" if name in PROOFS else "done"
+    say(f"{name}: {f'{len(problems)} wrong' if problems else well}")
     fields((f"  {figure.replace('_', ' ')}", value) for figure, value in answer["figures"].items())
     for problem in problems:
         say(f"problem: {sentence(problem)}")
