@@ -63,6 +63,8 @@ class Workspace:
         self.last_injection: tuple[int, int, int] | None = None
         """Of this process: notes, tokens, epoch ms."""
         self.used_at = 0
+        self.found_at = 0
+        """When its name was last looked up (epoch ms)."""
         self._catching_up = asyncio.Lock()
         self._clear()
 
@@ -76,6 +78,7 @@ class Workspace:
         self.live = Index()
         self.ended = Index()
         self.triggered: dict[str, None] = {}
+        self.revoked: dict[str, None] = {}
         self.ended_perishables: dict[str, None] = {}
         """Ids in the order in which they ended: the first to be evicted."""
         self.unreadable: dict[str, str] = {}
@@ -234,6 +237,10 @@ class Workspace:
             self.triggered[note.id] = None
         else:
             self.triggered.pop(note.id, None)
+        if note.state == "revoked":
+            self.revoked[note.id] = None
+        else:
+            self.revoked.pop(note.id, None)
         if note.regime == "perishable" and not note.live:
             self.ended_perishables[note.id] = None
         else:
@@ -270,6 +277,7 @@ class Workspace:
         del self.notes[note_id], self.words[note_id]
         self.due.pop(note_id, None)
         self.triggered.pop(note_id, None)
+        self.revoked.pop(note_id, None)
         self.ended_perishables.pop(note_id, None)
         self.costs.pop(note_id, None)
         self.use.pop(note_id, None)

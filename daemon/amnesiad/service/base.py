@@ -29,7 +29,7 @@ from amnesiad.store import workspaces
 from amnesiad.store.clock import StoreClock
 from amnesiad.store.connect import Store
 from amnesiad.store.keyring import Keyring
-from amnesiad.store.log import Outcome, Unit, at_or_past
+from amnesiad.store.log import START, Outcome, Unit, at_or_past
 from amnesiad.store.owners import decode_owner, read_owner, touch_owners
 from amnesiad.store.workspaces import POLICY_CELL
 from amnesiad.tokens import counter_for
@@ -43,6 +43,8 @@ FULL_ATTEMPTS: Final = 3
 """Times a unit may find the workspace full, its projection brought up to date after each, before it is refused."""
 SIGN_OF_LIFE_MS: Final = 60_000
 """An owner's lease is refreshed at most this often; leases are hours long."""
+NAME_CHECK_MS: Final = 2_000
+"""How long another daemon's rename of a workspace may go unnoticed here."""
 MAX_BACKGROUND: Final = 256
 """After-work (renewals) under way at once; beyond it a renewal is dropped, as a conflict would drop it."""
 
@@ -102,8 +104,7 @@ class Base:
     async def open(self, name: str, *, create: bool) -> Workspace | None:
         """The projection of a workspace, loaded; ``None`` if there is no such workspace and none is to be made."""
         known = self._workspaces.get(name)
-        if known is not None:
-            known.used_at = self.clock.now_ms()
+        if known is not None and not await self._renamed(known):
             return known
         lock = self._opening.setdefault(name, asyncio.Lock())
         async with lock:
@@ -114,9 +115,23 @@ class Base:
                 return None
             workspace = Workspace(name, ws, self.redis, self.keyring, self.settings.policy)
             await workspace.load()
-            workspace.used_at = self.clock.now_ms()
+            workspace.used_at = workspace.found_at = self.clock.now_ms()
             self._workspaces[name] = workspace
             return workspace
+
+    async def _renamed(self, workspace: Workspace) -> bool:
+        """Whether the name has come to mean another workspace, or none; looked up now and then, not each time."""
+        now = workspace.used_at = self.clock.now_ms()
+        if now - workspace.found_at < NAME_CHECK_MS:
+            return False
+        workspace.found_at = now
+        try:
+            renamed = await workspaces.find(self.redis, workspace.name) != workspace.ws
+        except StoreUnavailable:
+            return False
+        if renamed:
+            self.close(workspace.name)
+        return renamed
 
     def close(self, name: str) -> None:
         """Drop a projection; the next use loads it again."""
@@ -220,6 +235,7 @@ class Base:
                 if (replayed := await self._replayed(workspace, request, answer_type)) is not None:
                     return replayed
                 self.refused(error)
+                await self._leave_nothing(workspace)
                 raise
             if unit is None:
                 if attempt == 0:
@@ -248,6 +264,11 @@ class Base:
                 self.refused(refusal)
                 raise refusal
         raise Conflict("too many writers at once on the same note, slot or text", hint="try again")
+
+    async def _leave_nothing(self, workspace: Workspace) -> None:
+        """A refusal changes nothing: a workspace that came to be for this write alone goes again."""
+        if workspace.position == START and await workspaces.discard_unused(self.redis, workspace.name, workspace.ws):
+            self.close(workspace.name)
 
     async def _renewed_view(self, workspace: Workspace, seen: str = "") -> tuple[Workspace, bool]:
         """The workspace at its log's end, and whether that is another view than the one of position ``seen``.

@@ -274,8 +274,8 @@ class Reading(Ledger):
         most = workspace.policy.max_deterrents
         found: dict[str, Note] = {}
         if paths:
-            for note in workspace.visible_ended(caller, now, list(workspace.notes)):
-                if note.state == "revoked" and ranking.path_grade(workspace.words[note.id], paths):
+            for note in workspace.visible_ended(caller, now, list(workspace.revoked)):
+                if ranking.path_grade(workspace.words[note.id], paths):
                     found[note.id] = note
         if query:
             for note in self._deterrents(workspace, caller, query, ranking.Filter(), now, most):

@@ -43,6 +43,23 @@ return 1
 """One step too: the words are still in the data files, and only the count of unscrubbed erasures remembers it."""
 
 
+_DISCARD_LUA: Final = """
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
+redis.call('HDEL', KEYS[1], ARGV[1])
+redis.call('UNLINK', KEYS[3])
+return 1
+"""
+"""Only while its log is empty: a write that came between keeps the workspace."""
+
+
+async def discard_unused(redis: Redis, name: str, ws: str) -> bool:
+    """Take back a workspace into which nothing was ever written, as when its first write was refused."""
+    keys = Keys(ws)
+    with store_errors():
+        script = redis.register_script(_DISCARD_LUA)
+        return bool(await script(keys=[keyspace.WORKSPACES, keys.log, keys.cells], args=[name, ws]))
+
+
 async def find(redis: Redis, name: str) -> str | None:
     """The id of the workspace called ``name``, or ``None``."""
     with store_errors():

@@ -1,0 +1,41 @@
+"""Workspaces as the service sees them: made by a first write that is taken, found by their name, dropped by their owner."""
+
+from __future__ import annotations
+
+import pytest
+from tests.daemon.desk import HUMAN, ManualClock, call, listed, remember
+
+from amnesiad.errors import Forbidden, Invalid
+from amnesiad.service import Service
+from amnesiad.service.base import NAME_CHECK_MS
+from amnesiad.store.workspaces import all_workspaces
+
+
+async def test_a_refused_first_write_leaves_no_workspace(service: Service) -> None:
+    """A refusal changes nothing, not even the list of workspaces."""
+    with pytest.raises(Invalid):
+        await call(service, "remember", content="always test in a venv", kind="directive", ttl_ms=1000)
+    assert await all_workspaces(service.redis) == {}
+    await remember(service, "always test in a venv", kind="directive")
+    assert list(await all_workspaces(service.redis)) == ["desk"]
+
+
+async def test_another_daemon_notices_a_rename(service: Service, second: Service, clock: ManualClock) -> None:
+    """What a name means is looked up again, so that two daemons cannot serve one workspace under two names for long."""
+    note = await remember(service, "the port is 8080")
+    assert await listed(second) == [note]
+    await call(service, "workspaces", rename="desk", to="bench")
+    clock.advance(NAME_CHECK_MS)
+    assert await listed(second) == []
+    assert await listed(second, workspace="bench") == [note]
+
+
+@pytest.mark.parametrize("asked", [{"drop": "desk", "confirm": True}, {"rename": "desk", "to": "bench"}])
+async def test_a_human_s_workspace_is_not_an_agent_s_to_drop(service: Service, asked: dict[str, object]) -> None:
+    """V07: what an agent may not forget note by note it may not drop or hide as a whole either."""
+    note = await remember(service, "never force-push", kind="directive", caller=HUMAN)
+    with pytest.raises(Forbidden):
+        await call(service, "workspaces", **asked)
+    assert await listed(service) == [note]
+    answer = await call(service, "workspaces", caller=HUMAN, **asked)
+    assert answer.changed == 1
