@@ -30,8 +30,8 @@ FRESH: Final = 8192
 """Postings in the buffer, about 250 notes: scanning them takes microseconds, distributing them half a millisecond."""
 TURNS: Final = 8
 """Shards that may sort in what waits at each distribution: all at once would be a pause, and they fill alike."""
-WAITING_SHARE: Final = 32
-"""A shard waits for the 32nd part of what it holds: so a posting is copied tens of times in its life, not thousands."""
+WAITING_SHARE: Final = 8
+"""A shard waits for the eighth part of what it holds: so a posting is copied some ten times in its life, not thousands."""
 
 
 class Settled(NamedTuple):
