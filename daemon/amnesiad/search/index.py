@@ -37,6 +37,7 @@ SPARSE: Final = 8
 """Fewer postings than the eighth part of all slots are summed by sorting them, more by an array of all slots."""
 COMMON: Final = 2000
 """Notes from which on a term is worth leaving out: shorter rows are summed faster than the attempt takes."""
+_NEAR_THE_TOP: Final = (0.9, 0.75, 0.5)
 
 Slots = npt.NDArray[np.intp]
 Scores = npt.NDArray[np.float64]
@@ -187,7 +188,7 @@ class Index:
             slots, scores = self._sum(rows[:split], weights)
             if len(scores) < FIRST_CHUNK:
                 continue
-            reach = float(np.partition(scores, -FIRST_CHUNK)[-FIRST_CHUNK])
+            reach = _nth_best(scores, FIRST_CHUNK)
             if reach > rest:
                 may = np.zeros(len(self._ids), np.bool_)
                 may[slots[scores + rest >= reach]] = True
@@ -229,7 +230,7 @@ class Index:
         size = FIRST_CHUNK
         while len(scores):
             # All equals of the last one come with it, so that equals are always sorted among themselves.
-            cut = np.partition(scores, -size)[-size] if len(scores) > size else 0.0
+            cut = _nth_best(scores, size) if len(scores) > size else 0.0
             chosen = scores >= cut
             chunk = zip((-scores[chosen]).tolist(), slots[chosen].tolist(), strict=True)
             for score, id_ in sorted([(score, ids[slot]) for score, slot in chunk]):
@@ -251,6 +252,18 @@ class Index:
             if not len(common):
                 break
         return {self._ids[slot] for slot in common.tolist()}
+
+
+def _nth_best(scores: Scores, n: int) -> float:
+    """The ``n``-th highest of at least so many scores, looked for near the top first: most lie far below it."""
+    best = float(scores.max())
+    among = scores
+    for share in _NEAR_THE_TOP:
+        upper = scores[scores > share * best]
+        if len(upper) >= n:
+            among = upper
+            break
+    return float(np.partition(among, -n)[-n])
 
 
 def _text(words: Words) -> str:
