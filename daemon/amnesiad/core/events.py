@@ -23,7 +23,7 @@ SYSTEM: Final = "system"
 HUMAN: Final = "human"
 
 
-class NoteEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+class NoteEvent(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type"):
     """What every event of a note carries.
 
     ``at`` is epoch milliseconds of the fact (for an expiry the deadline that passed; the stream id tells when it was
@@ -38,7 +38,7 @@ class NoteEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     on_behalf: bool = False
 
 
-class Created(NoteEvent, frozen=True, kw_only=True, tag="created"):
+class Created(NoteEvent, frozen=True, gc=False, kw_only=True, tag="created"):
     kind: Kind
     provenance: Provenance
     size: int
@@ -57,65 +57,65 @@ class Created(NoteEvent, frozen=True, kw_only=True, tag="created"):
     restored_from: str | None = None
 
 
-class Superseded(NoteEvent, frozen=True, kw_only=True, tag="superseded"):
+class Superseded(NoteEvent, frozen=True, gc=False, kw_only=True, tag="superseded"):
     by: str
 
 
-class Revoked(NoteEvent, frozen=True, kw_only=True, tag="revoked"):
+class Revoked(NoteEvent, frozen=True, gc=False, kw_only=True, tag="revoked"):
     reason: Literal["refuted"] = "refuted"
 
 
-class StaleFlagged(NoteEvent, frozen=True, kw_only=True, tag="stale_flagged"):
+class StaleFlagged(NoteEvent, frozen=True, gc=False, kw_only=True, tag="stale_flagged"):
     cause: Cause
 
 
-class Reinstated(NoteEvent, frozen=True, kw_only=True, tag="reinstated"):
+class Reinstated(NoteEvent, frozen=True, gc=False, kw_only=True, tag="reinstated"):
     size: int | None = None
     """The new size of the words when re-anchoring changed them."""
 
 
-class Promoted(NoteEvent, frozen=True, kw_only=True, tag="promoted"):
+class Promoted(NoteEvent, frozen=True, gc=False, kw_only=True, tag="promoted"):
     provenance: Provenance | None = None
     scope: Literal["workspace"] | None = None
     """The owner is dropped with it."""
     ttl_ms: int | None = None
 
 
-class Expired(NoteEvent, frozen=True, kw_only=True, tag="expired"):
+class Expired(NoteEvent, frozen=True, gc=False, kw_only=True, tag="expired"):
     reason: ExpiryCode
 
 
-class Renewed(NoteEvent, frozen=True, kw_only=True, tag="renewed"):
+class Renewed(NoteEvent, frozen=True, gc=False, kw_only=True, tag="renewed"):
     base: float
     """Strength the lease restarts from, by the renewal formula of ``clocks.renewed_base``."""
 
 
-class Pinned(NoteEvent, frozen=True, kw_only=True, tag="pinned"):
+class Pinned(NoteEvent, frozen=True, gc=False, kw_only=True, tag="pinned"):
     pass
 
 
-class Unpinned(NoteEvent, frozen=True, kw_only=True, tag="unpinned"):
+class Unpinned(NoteEvent, frozen=True, gc=False, kw_only=True, tag="unpinned"):
     pass
 
 
-class Edited(NoteEvent, frozen=True, kw_only=True, tag="edited"):
+class Edited(NoteEvent, frozen=True, gc=False, kw_only=True, tag="edited"):
     fields: tuple[Literal["tags", "anchors", "triggers", "ttl_ms"], ...]
     size: int
     ttl_ms: int | None = None
 
 
-class Forgotten(NoteEvent, frozen=True, kw_only=True, tag="forgotten"):
+class Forgotten(NoteEvent, frozen=True, gc=False, kw_only=True, tag="forgotten"):
     reason: ForgetCode
 
 
-class Restored(NoteEvent, frozen=True, kw_only=True, tag="restored"):
+class Restored(NoteEvent, frozen=True, gc=False, kw_only=True, tag="restored"):
     """On the forgotten note, naming the new one that carries its words on."""
 
     to: str
 
 
 class PolicyChanged(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="policy_changed"
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type", tag="policy_changed"
 ):
     """One live setting of the workspace changed; ``None`` as ``new`` means reset to the operator's value."""
 
@@ -128,7 +128,7 @@ class PolicyChanged(
     policy_version: int = 0
 
 
-class Scrubbed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="scrubbed"):
+class Scrubbed(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type", tag="scrubbed"):
     """Erased words up to stream id ``through`` are absent from the live data files (``done``) or a rewrite was asked
     of a server that is not ours (``requested``)."""
 

@@ -41,7 +41,7 @@ LIVE: Final = frozenset({"active", "stale"})
 ENDED: Final = frozenset({"expired", "superseded", "revoked", "forgotten"})
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Note(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The folded bare facts of one note. Times are epoch milliseconds; no words."""
 
     id: str
@@ -82,14 +82,14 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.state in LIVE
 
 
-class Anchor(msgspec.Struct, frozen=True, omit_defaults=True):
+class Anchor(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A workspace-relative path and the SHA-256 (hex) its file had when the note was anchored, if it could be read."""
 
     path: str
     sha256: str | None = None
 
 
-class Trigger(msgspec.Struct, frozen=True, omit_defaults=True):
+class Trigger(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """When ``fire`` shows the note: every field given must match."""
 
     event: str | None = None
@@ -99,7 +99,7 @@ class Trigger(msgspec.Struct, frozen=True, omit_defaults=True):
     cooldown_ms: int | None = None
 
 
-class Words(msgspec.Struct, frozen=True, omit_defaults=True):
+class Words(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Everything about a note that is text. Lives in the vault, is erased as one, never enters the log or a job."""
 
     content: str
@@ -148,7 +148,7 @@ def decode_note(data: bytes) -> Note:
     return _note_decoder.decode(data)
 
 
-class Row(msgspec.Struct, frozen=True):
+class Row(msgspec.Struct, frozen=True, gc=False):
     """One row of the transition table: the states an event may come from, and the state it leads to.
 
     ``to`` is ``None`` where the state stays as it is or depends on the causes left (``renewed``).

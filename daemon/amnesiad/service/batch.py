@@ -14,15 +14,17 @@ from amnesiad import wire
 from amnesiad.core.errors import AmnesiaError
 
 Answer = Callable[[str, Any], Awaitable[object]]
-_ORDERED: Final = frozenset({"key", "supersedes", "request_id", "workspace", "caller"})
-"""Fields that may make a remember depend on the one before it: it waits, as does one with a text just sent."""
+_ORDERED: Final = frozenset({"key", "supersedes", "workspace", "caller"})
+"""Fields that may make a remember depend on the one before it: it waits, as does one that repeats a text or request id."""
+AT_ONCE: Final = 250
+"""Remembers decided in one go. The store writes one group while the next is decided, so neither waits for the other."""
 
 
 async def answer_batch(request: wire.BatchRequest, answer: Answer) -> wire.BatchAnswer:
     """The answers or error envelopes of a batch, in the order of its requests."""
     answers: list[object] = [None] * len(request.requests)
     together: list[int] = []
-    texts: set[bytes] = set()
+    seen: set[bytes] = set()
 
     async def one(index: int) -> None:
         item = request.requests[index]
@@ -34,15 +36,21 @@ async def answer_batch(request: wire.BatchRequest, answer: Answer) -> wire.Batch
         answers[index] = await answer(item.verb, decoded)
 
     async def flush() -> None:
-        await asyncio.gather(*(one(index) for index in together))
+        groups = []
+        for start in range(0, len(together), AT_ONCE):
+            groups.append(asyncio.gather(*(one(index) for index in together[start : start + AT_ONCE])))
+            # One turn of the loop to decide the group, one in which what it wants written is sent.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        await asyncio.gather(*groups)
         together.clear()
-        texts.clear()
+        seen.clear()
 
     for index, item in enumerate(request.requests):
-        text = bytes(item.body.get("content", b""))
-        if item.verb == "remember" and text not in texts and _ORDERED.isdisjoint(item.body):
+        marks = {bytes(item.body[field]) for field in ("content", "request_id") if field in item.body}
+        if item.verb == "remember" and seen.isdisjoint(marks) and _ORDERED.isdisjoint(item.body):
             together.append(index)
-            texts.add(text)
+            seen |= marks
             continue
         await flush()
         await one(index)
