@@ -210,6 +210,15 @@ def test_results_are_sorted_and_positive() -> None:
     assert all(score > 0 for _, score in scored)
 
 
+def test_a_workspace_of_equals_comes_in_the_order_of_its_ids() -> None:
+    """Ten thousand notes that say the same are told apart by their whole ids, however alike these begin."""
+    ids = [f"{'same-start' if n % 2 else n}-{n}" for n in range(10_000)]
+    index = Index()
+    for id_ in ids:
+        index.put(id_, Words(content="all alike"))
+    assert found(index, "alike") == sorted(ids)
+
+
 def test_nothing_is_left_out_however_far_one_reads() -> None:
     """What a common word alone finds comes after what the rare ones found, complete, in order, each note once."""
     rng = random.Random(7)
