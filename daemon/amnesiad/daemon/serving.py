@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import sys
 from collections.abc import Coroutine
@@ -39,6 +40,10 @@ WAIT_S: Final = 0.5
 """Between two tries to reach the store at the start."""
 CLOCK_LOOK_S: Final = 1.0
 """How often is looked whether the store's time should be asked for again."""
+
+GC_THRESHOLDS: Final = (50_000, 20, 100)
+"""How much is allocated between two looks for cycles. A projection is hundreds of thousands of objects that hold none;
+walking them every few hundred requests costs more than all the cycles a request could leave behind."""
 
 logger = structlog.get_logger()
 
@@ -77,6 +82,8 @@ class Daemon:
         self._jobs = jobs = Jobs(redis, self.url)
         self._service = service = Service(redis, keyring, settings, clock, jobs)
         await service.start()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         app = App(service, readiness=lambda: Readiness(ready=bool(self._tasks)))
         self._server = ApiServer(app, settings.socket, http=settings.http_address, state_dir=settings.state_dir)
         await self._server.start()
