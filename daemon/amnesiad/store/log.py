@@ -8,6 +8,7 @@ gathered into the next one, so that a burst of writers costs a few round trips i
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -60,6 +61,16 @@ class Cell(NamedTuple):
     payload: str | bytes = ""
 
 
+_PROCESS: Final = secrets.token_urlsafe(8)
+_numbers: Final = itertools.count()
+
+
+def _new_op() -> str:
+    """An operation id no other unit has: this process's random name and a number. Asking the kernel for each costs more
+    than writing the unit down."""
+    return f"{_PROCESS}.{next(_numbers):x}"
+
+
 @dataclass(slots=True)
 class Unit:
     """Everything one change does to the store, as data.
@@ -68,7 +79,7 @@ class Unit:
     happen twice (events, totals) changes at least one of these.
     """
 
-    op: str = field(default_factory=lambda: secrets.token_urlsafe(8))
+    op: str = field(default_factory=_new_op)
     notes: list[NoteOp] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
     totals: list[tuple[str, int, int | None]] = field(default_factory=list)
