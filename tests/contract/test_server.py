@@ -301,7 +301,7 @@ async def test_the_configuration_is_in_force(redis: Redis, redis_server: Embedde
         "port": "0",
         "save": "",
         "appendonly": "yes",
-        "appendfsync": "everysec",
+        "appendfsync": "no",  # its owner syncs once a second
         "aof-use-rdb-preamble": "no",
         "maxmemory-policy": "noeviction",
         "slowlog-log-slower-than": "-1",

@@ -43,6 +43,7 @@ from typing import Literal, Self
 from urllib.parse import quote
 
 from amnesiad.errors import ConfigError, StoreUnavailable, StoreUnfit
+from amnesiad.store.syncing import Syncer
 
 Durability = Literal["everysec", "always"]
 Version = tuple[int, int, int]
@@ -100,8 +101,9 @@ class Engine:
 class EmbeddedServer:
     """One private server on one data directory, reachable over one Unix socket.
 
-    ``socket_path`` defaults to ``store.sock`` in the data directory. ``durability`` is Redis' ``appendfsync``: after
-    ``everysec`` a power cut may lose the last second, after a killed process nothing acknowledged is lost either way.
+    ``socket_path`` defaults to ``store.sock`` in the data directory. With ``durability`` ``always`` every write is on
+    disk before it is acknowledged; with ``everysec`` a power cut may lose the last second (see ``syncing``). After a
+    killed process nothing acknowledged is lost either way.
     """
 
     def __init__(self, data_dir: Path, socket_path: Path | None = None, *, durability: Durability = "everysec") -> None:
@@ -111,6 +113,7 @@ class EmbeddedServer:
         self.engine: Engine | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
+        self._syncer: Syncer | None = None
         self._owner_lock: int | None = None
         self._server_lock: int | None = None
 
@@ -152,6 +155,9 @@ class EmbeddedServer:
             await self._until_ready()
             _write_record(self.data_dir, engine)
             self.engine = engine
+            if self.durability == "everysec":
+                self._syncer = Syncer(self.data_dir)
+                self._syncer.start()
         except BaseException:
             self._release()
             raise
@@ -327,7 +333,8 @@ class EmbeddedServer:
             b"loglevel warning",  # The log file then stays short however long the server runs.
             b'save ""',
             b"appendonly yes",
-            f"appendfsync {self.durability}".encode(),
+            # Not everysec, which may acknowledge what SIGKILL then takes along; see ``syncing``.
+            b"appendfsync always" if self.durability == "always" else b"appendfsync no",
             # Plain commands can be read by every engine, and a rewrite drops what was deleted from streams.
             b"aof-use-rdb-preamble no",
             # Memory must not vanish by itself.
@@ -362,6 +369,9 @@ class EmbeddedServer:
 
     def _release(self) -> None:
         """Kill what still runs, remove the socket, let the guard go and give the directory free; never raises."""
+        if self._syncer is not None:
+            self._syncer.stop()
+            self._syncer = None
         if self._process is not None:
             self._signal(signal.SIGKILL)
             self._process.wait()
