@@ -11,16 +11,17 @@ follows it moves it on; anything else waits for ``catch_up`` to read the log. Ve
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
 
 import msgspec
 
 from amnesiad.core import clocks
 from amnesiad.core.callers import Caller, visible
-from amnesiad.core.events import PolicyChanged, Scrubbed
+from amnesiad.core.events import PolicyChanged, Scope, Scrubbed
 from amnesiad.core.inject import note_cost
 from amnesiad.core.intake import NOTE_ID_LENGTH
+from amnesiad.core.kinds import Kind
 from amnesiad.core.notes import LIVE, Note, Words, decode_words
 from amnesiad.core.policy import Policy
 from amnesiad.search import Index
@@ -35,6 +36,10 @@ from amnesiad.tokens import counter_for
 
 Text = tuple[str, str | None, str, str]
 Slot = tuple[str, str | None, str]
+Group = tuple[Scope, str | None, Kind]
+
+MAX_AUDIENCES: Final = 256
+"""Callers whose view of the groups is kept: the sessions of a busy machine, each a few kilobytes."""
 
 
 class Use(NamedTuple):
@@ -42,6 +47,23 @@ class Use(NamedTuple):
 
     times: int = 0
     last_at: int = 0
+
+
+class Audience(dict[Group, bool]):
+    """What one caller may see, group by group, found out when first asked."""
+
+    def __init__(self, caller: Caller, policy: Policy) -> None:
+        super().__init__()
+        self._caller = caller
+        self._policy = policy
+
+    def __missing__(self, group: Group) -> bool:
+        scope, owner, kind = group
+        any_of_them = Note(
+            id="", version=0, kind=kind, provenance="agent", created_at=0, size=0, scope=scope, owner=owner
+        )
+        self[group] = seen = visible(any_of_them, self._caller, self._policy)
+        return seen
 
 
 class Workspace:
@@ -83,6 +105,7 @@ class Workspace:
         """Ids in the order in which they ended: the first to be evicted."""
         self.unreadable: dict[str, str] = {}
         self.bytes = {"perishable": 0, "record": 0}
+        self._audiences: dict[tuple[Caller, int], Audience] = {}
         self._texts: dict[Text, str] = {}
         self._slots: dict[Slot, str] = {}
         self._ahead: dict[str, str] = {}
@@ -230,9 +253,14 @@ class Workspace:
         self.unreadable.pop(note.id, None)
         self.bytes[note.regime] += note.size
         index, other = (self.live, self.ended) if note.live else (self.ended, self.live)
-        if old is None or old.live != note.live or indexed != (words.content, words.key, words.tags, words.anchors):
+        if (
+            old is None
+            or old.live != note.live
+            or indexed != (words.content, words.key, words.tags, words.anchors)
+            or group_of(old) != group_of(note)
+        ):
             other.drop(note.id)
-            index.put(note.id, words)
+            index.put(note.id, words, group_of(note))
         if note.live and words.triggers:
             self.triggered[note.id] = None
         else:
@@ -327,6 +355,18 @@ class Workspace:
             if visible(note, caller, self.policy):
                 yield note
 
+    def audience(self, caller: Caller) -> Callable[[Group], bool]:
+        """Whether this caller may see the notes of a group: for an index to leave the others out at once.
+
+        Whoever reads still asks of each note, ``live_note`` or ``visible_ended``: this is the faster question only.
+        """
+        known = self._audiences.get((caller, self.policy_version))
+        if known is None:
+            if len(self._audiences) >= MAX_AUDIENCES:
+                self._audiences.clear()
+            known = self._audiences[caller, self.policy_version] = Audience(caller, self.policy)
+        return known.__getitem__
+
     def holder_of_text(self, text: Text) -> str | None:
         """The note that holds this text as folded (time may have ended it since)."""
         return self._texts.get(text)
@@ -347,6 +387,11 @@ class Workspace:
 def text_of(note: Note, words: Words) -> Text:
     """What makes two live notes the same text."""
     return note.scope, note.owner, note.kind, words.content
+
+
+def group_of(note: Note) -> Group:
+    """All that decides who may see a note (``callers.visible``)."""
+    return note.scope, note.owner, note.kind
 
 
 def slot_of(note: Note, key: str) -> Slot:

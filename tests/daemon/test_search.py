@@ -201,6 +201,30 @@ def test_c27_filters_come_before_limits() -> None:
     assert sum(id_.startswith("b") for id_ in found(index, "port")) == 700
 
 
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), texts | st.none(), st.integers(0, 3)), max_size=20), texts)
+def test_groups_leave_out_notes_and_change_no_score(steps: list[tuple[str, str | None, int]], query: str) -> None:
+    """Asking among some groups gives their notes with the scores they have among all, whatever came and went."""
+    index = Index()
+    kept: dict[str, int] = {}
+    for id_, content, group in steps:
+        index.drop(id_)
+        kept.pop(id_, None)
+        if content is not None:
+            index.put(id_, Words(content=content), group)
+            kept[id_] = group
+    everything = list(index.score(query))
+    for wanted in (set(), {1}, {0, 2}, {0, 1, 2, 3}):
+        asked: list[int] = []
+
+        def among(group: int, wanted: set[int] = wanted, asked: list[int] = asked) -> bool:
+            asked.append(group)
+            return group in wanted
+
+        assert list(index.score(query, among)) == [one for one in everything if kept[one[0]] in wanted]
+        assert sorted(asked) == sorted(set(kept.values()))
+
+
 def test_results_are_sorted_and_positive() -> None:
     """Best first, equals by id, and no score of zero that a band could not be made of."""
     index = index_of("port", "port port and more words", "port", "nothing")

@@ -10,13 +10,14 @@ there at that moment, whether they came now or long ago. BM25 after Robertson an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from amnesiad.core.notes import Words
+from amnesiad.search.groups import Groups
 from amnesiad.search.postings import SHARDS, TF_BITS, TF_MAX, Flags, Postings, Row
 from amnesiad.search.terms import query_terms, required_terms, terms
 
@@ -50,7 +51,7 @@ class Index:
     """The notes of one workspace that are alike in one respect (live, or ended), by their words."""
 
     def __init__(self) -> None:
-        self._queue: dict[str, Words] = {}
+        self._queue: dict[str, tuple[Words, Hashable]] = {}
         self._slots: dict[str, int] = {}
         self._postings = Postings()
         # By slot.
@@ -58,6 +59,8 @@ class Index:
         self._alive: Flags = np.zeros(0, np.bool_)
         self._lengths: npt.NDArray[np.uint32] = np.zeros(0, np.uint32)
         self._order: Scores = np.zeros(0, np.float64)
+        self._group: Slots = np.zeros(0, np.intp)
+        self._groups = Groups()
         self._total_length = 0
         self._norms_known: Scores | None = None
         # Slots that may be given away; that died; and that died before the sweep under way began.
@@ -72,10 +75,13 @@ class Index:
     def __contains__(self, id_: object) -> bool:
         return id_ in self._slots or id_ in self._queue
 
-    def put(self, id_: str, words: Words) -> None:
-        """Index content, key, tags and anchor paths under the id, in place of what it was indexed by before."""
+    def put(self, id_: str, words: Words, group: Hashable = None) -> None:
+        """Index content, key, tags and anchor paths under the id, in place of what it was indexed by before.
+
+        ``group`` is what ``score`` lets a reader tell notes apart by, before any of them is looked at.
+        """
         self.drop(id_)
-        self._queue[id_] = words
+        self._queue[id_] = words, group
         if len(self._queue) > QUEUE:
             self._read_queue()
 
@@ -88,6 +94,7 @@ class Index:
             return
         self._ids[slot] = ""
         self._alive[slot] = False
+        self._groups.leave(int(self._group[slot]))
         self._total_length -= int(self._lengths[slot])
         self._norms_known = None
         self._dead.append(slot)
@@ -99,7 +106,7 @@ class Index:
         every: list[str] = []
         slots: list[int] = []
         lengths: list[int] = []
-        for id_, words in self._queue.items():
+        for id_, (words, group) in self._queue.items():
             found = terms(_text(words))
             every += found
             slot = self._free.pop() if self._free else self._new_slot()
@@ -107,6 +114,7 @@ class Index:
             lengths.append(len(found))
             self._slots[id_] = slot
             self._ids[slot] = id_
+            self._group[slot] = self._groups.join(group)
             self._order[slot] = -int.from_bytes(id_.encode()[:ORDER_BYTES].ljust(ORDER_BYTES, b"\0"))
         self._alive[slots] = True
         self._lengths[slots] = lengths
@@ -125,6 +133,7 @@ class Index:
             self._alive = np.concatenate((self._alive, np.zeros(more, np.bool_)))
             self._lengths = np.concatenate((self._lengths, np.zeros(more, np.uint32)))
             self._order = np.concatenate((self._order, np.zeros(more, np.float64)))
+            self._group = np.concatenate((self._group, np.zeros(more, np.intp)))
         return slot
 
     def _sweep(self) -> None:
@@ -142,8 +151,12 @@ class Index:
             self._free += self._leaving
             self._leaving = []
 
-    def score(self, query: str, *, max_terms: int = MAX_QUERY_TERMS) -> Iterator[tuple[str, float]]:
+    def score(
+        self, query: str, among: Callable[[Any], bool] | None = None, *, max_terms: int = MAX_QUERY_TERMS
+    ) -> Iterator[tuple[str, float]]:
         """Every note that shares a term with the query, with its relevance, best first.
+
+        ``among`` tells for each group, once, whether its notes are wanted. Their scores are the same as without it.
 
         Ordered by score descending, then id, and found and sorted only as far as it is read: filter what comes, and
         stop when there is enough. Read it before the index changes. Of more than ``max_terms`` terms only the rarest
@@ -153,7 +166,11 @@ class Index:
         rows = [row for term in query_terms(query) if len(row := self._row(term))]
         # Rarest first: what is left out costs least, and sums are made in one order whatever is left out.
         rows.sort(key=len)
-        return self._walk(rows[:max_terms])
+        rows = rows[:max_terms]
+        weights = [self._weight(len(row)) for row in rows]
+        if among is not None and (wanted := self._groups.wanted(among)) is not None:
+            rows = [row[wanted[self._group[row >> TF_BITS]]] for row in rows]
+        return self._walk(rows, weights)
 
     def _row(self, term: str) -> Row:
         """The postings of the living."""
@@ -162,10 +179,9 @@ class Index:
             row = row[self._alive[row >> TF_BITS]]
         return row
 
-    def _walk(self, rows: list[Row]) -> Iterator[tuple[str, float]]:
-        if not rows:
+    def _walk(self, rows: list[Row], weights: list[float]) -> Iterator[tuple[str, float]]:
+        if not any(map(len, rows)):
             return
-        weights = [self._weight(len(row)) for row in rows]
         reach = math.inf
         pruned = self._prune(rows, weights)
         if pruned is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from amnesiad.search.index import Index
 from amnesiad.search.terms import query_terms
@@ -42,18 +42,23 @@ def overlap(a: str, b: str) -> float:
 
 
 def similar(
-    text: str, index: Index, content: Callable[[str], str], allow: Callable[[str], bool] | None = None
+    text: str,
+    index: Index,
+    content: Callable[[str], str],
+    allow: Callable[[str], bool] | None = None,
+    among: Callable[[Any], bool] | None = None,
 ) -> list[tuple[str, float]]:
     """The notes of the index whose content equals the text or shares most of its words, with the overlap, best first.
 
-    ``content(id)`` is a note's text; ``allow`` tells whether a note may be looked at, and is asked for few. Equal texts are always found, unless more than
-    ``CANDIDATES`` notes are as close; a much shorter note that shares only common words may be missed.
+    ``content(id)`` is a note's text; ``allow`` tells whether a note may be looked at, and is asked for few; ``among``
+    is what ``Index.score`` takes. Equal texts are always found, unless more than ``CANDIDATES`` notes are as close; a
+    much shorter note that shares only common words may be missed.
     """
     if not index:
         return []
     mine = _word_set(text)
     query = " ".join(sorted(mine))
-    ranked = (id_ for id_, _ in index.score(query, max_terms=CANDIDATE_TERMS))
+    ranked = (id_ for id_, _ in index.score(query, among, max_terms=CANDIDATE_TERMS))
     # Asked one by one until there are enough: what may be seen costs more to tell than what is relevant.
     allowed = ranked if allow is None else filter(allow, ranked)
     found = [

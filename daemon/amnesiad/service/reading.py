@@ -135,7 +135,7 @@ class Reading(Ledger):
         tie_width = workspace.policy.tie_width
         pool: list[ranking.Candidate] = []
         last_band = 0
-        for note_id, score in workspace.live.score(query):
+        for note_id, score in workspace.live.score(query, workspace.audience(caller)):
             if len(pool) >= limit:
                 if len(pool) == limit:
                     last_band = ranking.band(pool[-1].score, pool[0].score, tie_width)
@@ -160,7 +160,7 @@ class Reading(Ledger):
             return []
         narrowed = msgspec.structs.replace(wanted, states=frozenset())
         found: list[Note] = []
-        for note_id, _ in workspace.ended.score(query):
+        for note_id, _ in workspace.ended.score(query, workspace.audience(caller)):
             if len(found) == most:
                 break
             for note in workspace.visible_ended(caller, now, (note_id,)):

@@ -34,7 +34,13 @@ def warnings(
             return False
         return visible(note, caller, workspace.policy)
 
-    found = similar(content, workspace.ended, lambda note_id: workspace.words[note_id].content, allow)
+    found = similar(
+        content,
+        workspace.ended,
+        lambda note_id: workspace.words[note_id].content,
+        allow,
+        workspace.audience(caller),
+    )
     warned = []
     for note_id, _ in found[:MAX_WARNINGS]:
         note = workspace.settled(note_id, now)
