@@ -106,6 +106,8 @@ class Index:
         every: list[str] = []
         slots: list[int] = []
         lengths: list[int] = []
+        groups: list[int] = []
+        order: list[int] = []
         for id_, (words, group) in self._queue.items():
             found = terms(_text(words))
             every += found
@@ -114,10 +116,12 @@ class Index:
             lengths.append(len(found))
             self._slots[id_] = slot
             self._ids[slot] = id_
-            self._group[slot] = self._groups.join(group)
-            self._order[slot] = -int.from_bytes(id_.encode()[:ORDER_BYTES].ljust(ORDER_BYTES, b"\0"))
+            groups.append(self._groups.join(group))
+            order.append(-int.from_bytes(id_.encode()[:ORDER_BYTES].ljust(ORDER_BYTES, b"\0")))
         self._alive[slots] = True
         self._lengths[slots] = lengths
+        self._group[slots] = groups
+        self._order[slots] = order
         self._total_length += len(every)
         numbers = np.fromiter(map(hash, every), np.int64, len(every))
         self._postings.add(numbers, np.repeat(np.array(slots, np.uint32), lengths))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from operator import add
 from typing import Final
 
 _RUN: Final = (
@@ -25,7 +25,6 @@ _JOINER: Final = r"[_./:@#+~\\-]"
 _PATH_SEPARATOR: Final = re.compile(r"[/\\]+")
 
 # The look-behind keeps a long word from being tried again from each of its characters.
-_ASCII_PARTS: Final = re.compile(r"[a-z0-9]+")
 _ASCII_JOINED: Final = re.compile(rf"(?<![a-z0-9])[a-z0-9]++(?:{_JOINER}++[a-z0-9]++)+")
 _PARTS: Final = re.compile(rf"{_LETTER}+")
 _JOINED: Final = re.compile(rf"(?<!{_LETTER}){_LETTER}++(?:{_JOINER}++{_LETTER}++)+")
@@ -35,6 +34,9 @@ _SIGNS: Final = re.compile(rf"[{_EMOJI}]")
 
 # It begins with the capital, of which a text has few.
 _HUMP: Final = re.compile(r"[A-Z](?:(?<=[a-z0-9].)|[A-Z][a-z])")
+_PARTED: Final = "".join(char if char.isalnum() else " " for char in map(chr, range(128)))
+"""As a translation of ASCII text: everything between words becomes a space."""
+
 _HUMPED_WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _HUMPS: Final = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+|[0-9]+")
 
@@ -51,12 +53,9 @@ def terms(text: str) -> list[str]:
     """Every term of a text to be indexed, with repeats; the order means nothing."""
     written, folded = _normal(text)
     if folded.isascii():
-        # Most words are plain: the patterns need to look at the others only.
-        words = folded.split()
-        found = [word for word in words if word.isalnum()]
-        rest = " ".join([word for word in words if not word.isalnum()])
-        found += _ASCII_PARTS.findall(rest)
-        joined = _ASCII_JOINED.findall(rest)
+        # Most words are plain: the pattern needs to look at the others only.
+        found = folded.translate(_PARTED).split()
+        joined = _ASCII_JOINED.findall(" ".join([word for word in folded.split() if not word.isalnum()]))
     else:
         found = _PARTS.findall(folded)
         joined = _JOINED.findall(folded)
@@ -110,7 +109,7 @@ def _unspaced(folded: str) -> Iterator[str]:
 
 
 def _pairs(run: str) -> Iterable[str]:
-    return map("".join, pairwise(run))
+    return map(add, run, run[1:])
 
 
 def _components(whole: str) -> list[str]:
