@@ -14,7 +14,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, ge
 from urllib.parse import urlsplit
 
 import msgspec
-import platformdirs
 from pydantic import Field, PrivateAttr, ValidationInfo, create_model, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -34,6 +32,8 @@ from amnesiad.core.policy import LIVE_RULES, LIVE_SETTINGS, Policy, apply_overri
 from amnesiad.core.rules import Choice, Duration, Rule, suggestion
 from amnesiad.core.times import HOUR_MS, SECOND_MS, quoted
 from amnesiad.errors import ConfigError, Invalid
+from amnesiad.limits import SUN_PATH_BYTES
+from amnesiad.places import config_file, default_socket, default_state_dir
 
 __all__ = [
     "CLIENT_VARIABLES",
@@ -67,9 +67,6 @@ CLIENT_VARIABLES: Final = frozenset(
 _SERVICE_LINK: Final = re.compile(
     r"AMNESIA_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
-
-SUN_PATH_BYTES: Final = 103 if sys.platform == "darwin" else 107
-"""The longest path a Unix socket can have: ``sun_path`` of the platform less its closing NUL."""
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 Embedder = Literal["none", "use", "e5"]
@@ -290,9 +287,9 @@ def load_settings(
     is accepted and where the value stands.
     """
     environ = os.environ if environ is None else environ
-    path = _find_config(config, environ)
+    path = config_file(environ) if config is None else config
     layers: dict[Origin, Mapping[str, object]] = {
-        "default": {"state_dir": _user_dir(environ, "XDG_STATE_HOME", platformdirs.user_state_path)},
+        "default": {"state_dir": default_state_dir(environ)},
         "file": {} if path is None else _read_config(path),
         "environment": _read_environ(environ),
         "argument": {name: value for name, value in overrides.items() if value is not None},
@@ -309,7 +306,7 @@ def load_settings(
     try:
         state_dir: Path = RULES["state_dir"].parse(values["state_dir"], field="state_dir")
         if "socket" not in values:
-            values["socket"] = _default_socket(environ, state_dir)
+            values["socket"] = default_socket(environ, lambda: state_dir)
         settings = Settings(**values)
         settings._origins.update(origins)
         settings._config_file = path
@@ -340,37 +337,6 @@ def _config_error(refusal: Invalid, origins: Mapping[str, Origin], path: Path | 
         "default": "",
     }[origins.get(setting, "default")]
     return ConfigError(refusal.message + place, hint=refusal.hint, field=field)
-
-
-def _find_config(config: Path | None, environ: Mapping[str, str]) -> Path | None:
-    if config is not None:
-        return config
-    if named := environ.get("AMNESIA_CONFIG"):
-        return Path(named).expanduser()
-    path = _user_dir(environ, "XDG_CONFIG_HOME", platformdirs.user_config_path) / "amnesia.toml"
-    try:
-        return path if path.is_file() else None
-    except OSError:  # a home that this user may not enter holds no settings for it
-        return None
-
-
-def _user_dir(environ: Mapping[str, str], variable: str, fallback: Any) -> Path:
-    base = environ.get(variable, "")
-    if Path(base).is_absolute():  # the XDG specification has relative ones ignored
-        return Path(base) / "amnesia"
-    found: Path = fallback("amnesia", appauthor=False)
-    return found
-
-
-def _default_socket(environ: Mapping[str, str], state_dir: Path) -> Path:
-    runtime = Path(environ.get("XDG_RUNTIME_DIR", ""))
-    fallback = state_dir / "run" / "amnesia.sock"
-    # After su or sudo the variable may still name somebody else's directory, or one that no login session made.
-    try:
-        ours = runtime.is_absolute() and runtime.is_dir() and runtime.stat().st_uid == os.geteuid()
-    except OSError:
-        return fallback
-    return runtime / "amnesia" / "amnesia.sock" if ours else fallback
 
 
 def _read_toml(path: Path, field: str) -> dict[str, Any]:

@@ -21,6 +21,9 @@ from amnesiad.store.owners import read_owner
 from amnesiad.store.queue import PREFIX, QUEUE
 from amnesiad_workers.passes import settle, unplug
 
+T0 = 1_700_000_000_000
+"""Where the producers' clocks begin (epoch ms)."""
+
 
 class Yard:
     """A bridge with its clock and jobs, and the world it works for."""
@@ -101,7 +104,7 @@ async def test_an_agents_life_from_start_to_end(yard: Yard) -> None:
     await yard.handle()
     assert await redis.zscore(world.keys.leases, "s/a") > 1
     await world.remember("x", scope="session", owner="s/a", incarnation=1)
-    seq = await yard.send("subagent-end", session="s", agent="a", at=5, source="host")
+    seq = await yard.send("subagent-end", session="s", agent="a", at=T0 + 5, source="host")
     await yard.handle()
     assert not (await read_owner(redis, world.keys, "s/a")).open
     assert await yard.queued() == [("unplug", [world.ws, "s/a", int(seq.split("-")[0]), 5, "host", False])]
@@ -141,13 +144,13 @@ async def test_a_start_right_behind_an_end_begins_a_new_life(yard: Yard) -> None
 async def test_a_restart_without_an_end_is_a_new_life_for_a_late_end(yard: Yard) -> None:
     """The end got lost in between and arrives last: by the producer's clock it lies before the second start."""
     world = yard.world
-    await yard.send("session-start", session="s", at=100, source="host")
+    await yard.send("session-start", session="s", at=T0 + 100, source="host")
     await yard.handle()
     await world.remember("old", scope="session", owner="s", incarnation=1)
-    await yard.send("session-start", session="s", at=500, source="host")
+    await yard.send("session-start", session="s", at=T0 + 500, source="host")
     await yard.handle()
     await world.remember("new", scope="session", owner="s", incarnation=2)
-    await yard.send("session-end", session="s", at=300, source="host")
+    await yard.send("session-end", session="s", at=T0 + 300, source="host")
     await yard.handle()
     await yard.work()
     assert await world.note("old") is None
@@ -157,8 +160,8 @@ async def test_a_restart_without_an_end_is_a_new_life_for_a_late_end(yard: Yard)
 
 async def test_an_end_that_overtook_its_start_is_believed(yard: Yard) -> None:
     """Reordered events: the end comes first, and the start before it by the producer's clock opens nothing."""
-    await yard.send("subagent-end", session="s", agent="a", at=200, source="host")
-    await yard.send("subagent-start", session="s", agent="a", at=100, source="host")
+    await yard.send("subagent-end", session="s", agent="a", at=T0 + 200, source="host")
+    await yard.send("subagent-start", session="s", agent="a", at=T0 + 100, source="host")
     await yard.handle()
     assert not (await read_owner(yard.redis, yard.world.keys, "s/a")).open
 
@@ -171,7 +174,7 @@ async def test_an_end_delivered_twice_is_one_transition(yard: Yard) -> None:
     await world.remember(*(f"n{number}" for number in range(40)), scope="session", owner="s", incarnation=1)
     other = Yard(world, yard.clock, yard.jobs)
     for _ in range(2):
-        await yard.send("session-end", session="s", at=5, source="host")
+        await yard.send("session-end", session="s", at=T0 + 5, source="host")
     await asyncio.gather(yard.handle(), other.handle())
     await asyncio.gather(yard.work(), other.work())
     assert (await world.counts())["forgotten"] == 40

@@ -16,11 +16,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
+from amnesiad import wire
 from amnesiad.bridge.jobs import Job, Jobs
 from amnesiad.core.lifecycle import (
     Check,
@@ -60,7 +60,6 @@ RETRY_S: Final = 0.5
 """Between tries while the store is away."""
 
 logger = structlog.get_logger()
-_decoder: Final = msgspec.json.Decoder(LifecycleEvent)
 _Entry = tuple[bytes, dict[bytes, bytes] | None]
 
 
@@ -264,10 +263,6 @@ def _read(fields: dict[bytes, bytes]) -> LifecycleEvent:
     if len(raw) > MAX_EVENT_BYTES:
         raise _Poison(f"the event is {len(raw)} bytes, the limit is {MAX_EVENT_BYTES}")
     try:
-        return check_event(_decoder.decode(raw))
-    except msgspec.ValidationError as error:
-        raise _Poison(f"not a lifecycle event: {error}") from None
-    except msgspec.DecodeError:
-        raise _Poison("not JSON") from None
+        return check_event(wire.decode_lifecycle(raw))
     except AmnesiaError as error:
         raise _Poison(error.message) from None

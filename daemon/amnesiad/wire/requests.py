@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from amnesiad.core import lifecycle
 from amnesiad.core.callers import AgentKind, Caller, Role
 from amnesiad.core.events import Provenance, Scope
 from amnesiad.core.kinds import Curve, Kind
@@ -38,19 +39,6 @@ MAX_BATCH: Final = 1000
 MAX_BUDGET_TOKENS: Final = 1_000_000
 """The largest context window in sight; a larger budget is a mistake in units."""
 
-LifecycleName = Literal[
-    "session-start",
-    "session-end",
-    "turn-end",
-    "pre-step",
-    "subagent-start",
-    "subagent-end",
-    "workflow-agent-end",
-    "agent-disposed",
-    "heartbeat",
-    "file-changed",
-    "compacted",
-]
 Kinds = Annotated[tuple[Kind, ...], Meta(max_length=MAX_FILTERS)]
 States = Annotated[tuple[State, ...], Meta(max_length=MAX_FILTERS)]
 LiveStates = Annotated[tuple[Literal["active", "stale"], ...], Meta(max_length=MAX_FILTERS)]
@@ -295,15 +283,15 @@ class PolicyRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True
     reset: Annotated[tuple[str, ...], Meta(max_length=MAX_LISTED)] = ()
 
 
-class LifecycleEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One fact about an agent's life, also the JSON of field ``e`` on the lifecycle stream. ``at`` is its producer's."""
+class LifecycleEvent(
+    lifecycle.LifecycleEvent, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """The core's event with every field checked, also the JSON of field ``e`` on the lifecycle stream."""
 
-    event: LifecycleName
     workspace: WorkspaceName
     id: Token | None = None
     session: Token | None = None
     agent: Token | None = None
-    agent_kind: AgentKind | None = None
     team: Token | None = None
     parent: Token | None = None
     paths: Limited = ()
