@@ -28,7 +28,8 @@ MAX_QUERY_TERMS: Final = 64
 """A longer query is looked up by its rarest terms: a pasted document must not walk through every posting there is."""
 
 QUEUE: Final = 64
-"""Notes that may wait to be indexed: whoever asks next pays for them, and so never more than about two milliseconds."""
+QUEUE_CHARS: Final = 16 * 1024
+"""Notes that may wait to be indexed, and how much they may say: whoever asks next pays for them, two milliseconds."""
 FIRST_CHUNK: Final = 128
 """Results sorted at first; each time they do not suffice, four times as many. Most readers stop within the first."""
 DEAD: Final = 256
@@ -52,6 +53,7 @@ class Index:
 
     def __init__(self) -> None:
         self._queue: dict[str, tuple[Words, Hashable]] = {}
+        self._queued_chars = 0
         self._slots: dict[str, int] = {}
         self._postings = Postings()
         # By slot.
@@ -82,7 +84,8 @@ class Index:
         """
         self.drop(id_)
         self._queue[id_] = words, group
-        if len(self._queue) > QUEUE:
+        self._queued_chars += len(words.content)
+        if len(self._queue) > QUEUE or self._queued_chars > QUEUE_CHARS:
             self._read_queue()
 
     def drop(self, id_: str) -> None:
@@ -126,6 +129,7 @@ class Index:
         numbers = np.fromiter(map(hash, every), np.int64, len(every))
         self._postings.add(numbers, np.repeat(np.array(slots, np.uint32), lengths))
         self._queue.clear()
+        self._queued_chars = 0
         self._norms_known = None
         self._sweep()
 
