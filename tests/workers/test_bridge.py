@@ -107,7 +107,7 @@ async def test_an_agents_life_from_start_to_end(yard: Yard) -> None:
     seq = await yard.send("subagent-end", session="s", agent="a", at=T0 + 5, source="host")
     await yard.handle()
     assert not (await read_owner(redis, world.keys, "s/a")).open
-    assert await yard.queued() == [("unplug", [world.ws, "s/a", int(seq.split("-")[0]), 5, "host", False])]
+    assert await yard.queued() == [("unplug", [world.ws, "s/a", int(seq.split("-")[0]), T0 + 5, "host", False])]
     assert await yard.pending() == 0
     await yard.work()
     assert await world.note("x") is None
