@@ -19,12 +19,13 @@ import msgspec
 from amnesiad.core import clocks
 from amnesiad.core.callers import Caller, visible
 from amnesiad.core.events import PolicyChanged, Scope, Scrubbed
-from amnesiad.core.inject import note_cost
+from amnesiad.core.inject import line_units, note_cost
 from amnesiad.core.intake import NOTE_ID_LENGTH
 from amnesiad.core.kinds import Kind
 from amnesiad.core.notes import LIVE, Note, Words, decode_words
 from amnesiad.core.policy import Policy
-from amnesiad.search import Index
+from amnesiad.core.strongest import Strongest, View
+from amnesiad.search import Index, Vectors
 from amnesiad.store import vault
 from amnesiad.store.connect import Store
 from amnesiad.store.keyring import Keyring
@@ -87,6 +88,8 @@ class Workspace:
         self.used_at = 0
         self.found_at = 0
         """When its name was last looked up (epoch ms)."""
+        self.vectors: Vectors | None = None
+        """Of the live notes; ``None`` where search goes by words alone. Whoever fills it sets it before ``load``."""
         self._catching_up = asyncio.Lock()
         self._clear()
 
@@ -96,9 +99,13 @@ class Workspace:
         self.words: dict[str, Words] = {}
         self.use: dict[str, Use] = {}
         self.due: dict[str, int] = {}
-        self.costs: dict[str, int] = {}
+        self._costs: dict[str, int] = {}
+        self._units: dict[str, tuple[int, int]] = {}
+        self._active = self._ranking()
         self.live = Index()
         self.ended = Index()
+        if self.vectors is not None:
+            self.vectors.clear()
         self.triggered: dict[str, None] = {}
         self.revoked: dict[str, None] = {}
         self.ended_perishables: dict[str, None] = {}
@@ -124,11 +131,11 @@ class Workspace:
         # Whatever its version: a store that was put back to an older copy has an older policy.
         self.policy, self.policy_version, self.overrides = await read_policy(self.redis, self.keys, self.base)
         self._clear()
+        counters = await vault.use_counters(self.redis, self.keys)
+        self.use = {note_id: Use(count, last_at) for note_id, (count, last_at) in counters.items()}
         async for page in vault.scan_heads(self.redis, self.keys):
             await self._take(page)
-        for note_id, (count, last_at) in (await vault.use_counters(self.redis, self.keys)).items():
-            if note_id in self.notes:
-                self.use[note_id] = Use(count, last_at)
+        self.use = {note_id: use for note_id, use in self.use.items() if note_id in self.notes}
         by_end = sorted(self.ended_perishables, key=lambda id_: (self.notes[id_].state_at, id_))
         self.ended_perishables = dict.fromkeys(by_end)
         self.position = position
@@ -142,9 +149,12 @@ class Workspace:
         if effective.version < self.policy_version:
             return
         self.policy, self.policy_version, self.overrides = effective
-        self.costs.clear()
+        self._costs.clear()
+        self._active = self._ranking()
         for note in self.notes.values():
             self._file(note)
+            if note.state == "active":
+                self._active.put(note)
 
     async def _take(self, ids: Iterable[str]) -> None:
         """Bring these notes up to date with the store; one without a head is gone."""
@@ -247,7 +257,7 @@ class Workspace:
             before = self.words[note.id]
             indexed = (before.content, before.key, before.tags, before.anchors)
             self._unlink(old)
-            self.costs.pop(note.id, None)
+            self._costs.pop(note.id, None)
         self.notes[note.id] = note
         self.words[note.id] = words
         self.unreadable.pop(note.id, None)
@@ -261,6 +271,8 @@ class Workspace:
         ):
             other.drop(note.id)
             index.put(note.id, words, group_of(note))
+            if self.vectors is not None:
+                (self.vectors.expect if note.live else self.vectors.drop)(note.id)
         if note.live and words.triggers:
             self.triggered[note.id] = None
         else:
@@ -278,6 +290,8 @@ class Workspace:
             if words.key is not None:
                 self._slots[slot_of(note, words.key)] = note.id
         self._file(note)
+        if note.state == "active":
+            self._active.put(note)
 
     def _file(self, note: Note) -> None:
         step = clocks.next_transition(note, self.policy)
@@ -288,6 +302,8 @@ class Workspace:
 
     def _unlink(self, note: Note) -> None:
         words = self.words[note.id]
+        if note.state == "active":
+            self._active.drop(note)
         self.bytes[note.regime] -= note.size
         if self._texts.get(text := text_of(note, words)) == note.id:
             del self._texts[text]
@@ -302,19 +318,36 @@ class Workspace:
         self._unlink(note)
         self.live.drop(note_id)
         self.ended.drop(note_id)
+        if self.vectors is not None:
+            self.vectors.drop(note_id)
         del self.notes[note_id], self.words[note_id]
         self.due.pop(note_id, None)
         self.triggered.pop(note_id, None)
         self.revoked.pop(note_id, None)
         self.ended_perishables.pop(note_id, None)
-        self.costs.pop(note_id, None)
+        self._costs.pop(note_id, None)
+        self._units.pop(note_id, None)
         self.use.pop(note_id, None)
 
     def count_use(self, ids: Iterable[str], now: int) -> None:
         """Mirror what the store's use counters were just told."""
         for note_id in ids:
-            if note_id in self.notes:
-                self.use[note_id] = Use(self.use.get(note_id, Use()).times + 1, now)
+            note = self.notes.get(note_id)
+            if note is None:
+                continue
+            if note.state == "active":
+                self._active.drop(note)
+            self.use[note_id] = Use(self.use.get(note_id, Use()).times + 1, now)
+            if note.state == "active":
+                self._active.put(note)
+
+    def _ranking(self) -> Strongest:
+        return Strongest(self.policy, self.due.get, self.last_access)
+
+    def last_access(self, note_id: str) -> int:
+        """When the note was last shown (epoch ms), 0 for never."""
+        use = self.use.get(note_id)
+        return 0 if use is None else use.last_at
 
     def settled(self, note_id: str, now: int) -> Note | None:
         """The note's state at ``now``, whether or not a pass has run; ``None`` for one that is not here."""
@@ -325,12 +358,32 @@ class Workspace:
 
     def cost(self, note_id: str) -> int:
         """Tokens the note's line costs at most; counted once for each version and policy."""
-        known = self.costs.get(note_id)
+        known = self._costs.get(note_id)
         if known is None:
-            known = self.costs[note_id] = note_cost(
+            known = self._costs[note_id] = note_cost(
                 self.notes[note_id], self.words[note_id], self.policy, counter_for(self.policy)
             )
         return known
+
+    def units(self, note_id: str, line: str) -> int:
+        """What this line of a note adds to a block; counted again only when the line has become another.
+
+        The line is remembered by its hash: the words of a note must not stay behind in a cache.
+        """
+        counter = counter_for(self.policy)
+        name = hash((line, counter.name))
+        known = self._units.get(note_id)
+        if known is None or known[0] != name:
+            known = self._units[note_id] = name, line_units(counter, line)
+        return known[1]
+
+    def active(self, caller: Caller, now: int) -> View:
+        """The notes that are active at ``now`` and that this caller may see, by strength; read without a walk."""
+        own = [owner for owner in (caller.session, caller.team, *caller.owners) if owner]
+        scopes: tuple[Scope, ...] = ("session", "team")
+        places: list[tuple[Scope, str | None]] = [("workspace", None)]
+        places += [(scope, owner) for owner in own for scope in scopes]
+        return self._active.view(now, None if caller.role == "human" else places, self.audience(caller))
 
     def visible_live(self, caller: Caller, now: int, ids: Iterable[str] | None = None) -> Iterator[Note]:
         """The one way to read notes: those this caller may see whose state settled at ``now`` is live."""

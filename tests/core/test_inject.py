@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 from tests.core.strategies import DEFAULTS, T0, born
 
 from amnesiad.core import render
-from amnesiad.core.inject import MAX_OMITTED_IDS, Selection, Step, note_cost, select
+from amnesiad.core.inject import (
+    MAX_OMITTED_IDS,
+    MAX_PASSED_OVER,
+    Listed,
+    Selection,
+    Step,
+    line_units,
+    note_cost,
+    select,
+)
 from amnesiad.core.kinds import DAY_MS
 from amnesiad.core.notes import Note, Words
 from amnesiad.core.policy import Policy
@@ -45,12 +54,18 @@ def choose(
     step = step or Step()
     texts = {one.id: Words(content=f"says {one.id}") for one in (*notes, *step.deterrents)} | (words or {})
     prices = cost or {one.id: note_cost(one, texts[one.id], policy, counter) for one in notes}
+
+    def last_access(id_: str) -> int:
+        return (access or {}).get(id_, 0)
+
     return select(
-        notes,
+        Listed(notes, policy, last_access, NOW),
+        {one.id: one for one in notes}.get,
         texts,
         step,
         cost=prices.__getitem__,
-        last_access=lambda id_: (access or {}).get(id_, 0),
+        units=lambda _, line: line_units(counter, line),
+        last_access=last_access,
         counter=counter,
         budget_tokens=budget,
         policy=policy,
@@ -129,6 +144,25 @@ def test_a_note_that_does_not_fit_is_skipped_and_counted() -> None:
     assert sorted(numbers(made.ids)) == [2, 3]
     assert (made.omitted_count, numbers(made.omitted_ids)) == (1, [1])
     assert "long" not in made.text
+
+
+def test_a_tier_is_given_up_after_many_notes_in_a_row_that_do_not_fit() -> None:
+    """A nearly full budget does not have every note counted; tiers are given up one by one, and the count stays exact."""
+    long = [note(number, pinned=True) for number in range(100)] + [note(number) for number in range(200, 300)]
+    short = [note(150, pinned=True), note(350, kind="directive"), note(351)]
+    tried: list[str] = []
+    prices = {one.id: 10_000 for one in long} | {one.id: 50 for one in short}
+
+    class Asked(dict[str, int]):
+        def __getitem__(self, id_: str) -> int:
+            tried.append(id_)
+            return super().__getitem__(id_)
+
+    made = choose([*long, *short], budget=1000, cost=Asked(prices))
+    assert numbers(made.ids) == [350]
+    assert len(tried) == 2 * MAX_PASSED_OVER + 1
+    assert made.omitted_count == len(long) + len(short) - 1
+    assert numbers(made.omitted_ids) == list(range(MAX_OMITTED_IDS))
 
 
 def test_nothing_to_show_costs_nothing() -> None:

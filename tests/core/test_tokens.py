@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.strategies import DEFAULTS
 
+from amnesiad.core.render import FOOTER, HEADER, one_line
 from amnesiad.core.tokens import NOTE_OVERHEAD_TOKENS, ByteCounter, block_cost, line_cost
 from amnesiad.tokens import MAX_PIECE_CHARS, count_o200k, counter_for
 
@@ -63,6 +64,18 @@ def test_the_charge_is_the_count_times_the_margin_rounded_up(text: str, margin: 
     assert counter.tokens(text) == math.ceil(margin * real(text)) >= real(text)
     assert line_cost(counter, text) == math.ceil(margin * real(text + "\n")) + NOTE_OVERHEAD_TOKENS
     assert block_cost(counter, text, 3) == counter.tokens(text) + 3 * NOTE_OVERHEAD_TOKENS
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([one_line(sample) for sample in SAMPLES]) | texts.map(one_line), max_size=5))
+def test_the_lines_of_a_block_are_counted_one_by_one(contents: list[str]) -> None:
+    """A block costs what its lines cost, so that a line which was counted before need not be counted again."""
+    lines = [HEADER, *(f"[n00000000{number}] fact 3d agent: {text}" for number, text in enumerate(contents))]
+    text = "\n".join([*lines, FOOTER])
+    for name in ("o200k", "bytes"):
+        counter = counter_for(msgspec.structs.replace(DEFAULTS, token_counter=name))
+        assert counter.units(text) == sum(counter.units(line + "\n") for line in lines) + counter.units(FOOTER)
+        assert counter.charge(counter.units(text)) == counter.tokens(text)
 
 
 @settings(deadline=None)

@@ -1,28 +1,58 @@
 """What enters a context: a greedy choice under a token budget, and the block it becomes.
 
-Order: pinned, directives, what the step matched (in recall's order), then the rest by strength, last access and id. A
-note that does not fit is skipped, never cut, and counted. Revoked notes that match the step come as deterrents; they
-are charged right after the matched notes, before the rest, because a warning about this step must not be crowded out
-by whatever else is strong. Nothing here knows how tokens are counted or where notes live. Specification, section 7.
+Order: pinned, directives, what the step matched (in recall's order), then the rest by strength, last access and id:
+four tiers. A note that does not fit is skipped, never cut, and counted; a tier in which ``MAX_PASSED_OVER`` notes in a
+row did not fit is given up, so that a nearly full budget does not have every note of a workspace counted. Revoked notes
+that match the step come as deterrents; they are charged right after the matched notes, before the rest, because a
+warning about this step must not be crowded out by whatever else is strong. Nothing here knows how tokens are counted,
+who may see a note or where notes live. Specification, section 7.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from heapq import merge
+from typing import Final, Protocol
 
 import msgspec
 
-from amnesiad.core import clocks, render
+from amnesiad.core import render
 from amnesiad.core.notes import Note, Words
 from amnesiad.core.policy import Policy
-from amnesiad.core.tokens import Counter, block_cost, line_cost
+from amnesiad.core.strongest import Tier, strength_order, tier_of
+from amnesiad.core.tokens import Counter, line_cost
 
 MAX_OMITTED_IDS: Final = 20
 """Ids of omitted notes that are named, the first in order; the count is always exact. An answer must stay small."""
+MAX_PASSED_OVER: Final = 40
+"""Notes in a row that may fail to fit before a tier is given up. More than are named, so that those named are always
+the first; few enough that counting the tokens of notes never tried before takes milliseconds."""
 
 _ANCHOR_ONLY: Final = ("anchor",)
+
+
+class Pool(Protocol):
+    """The active notes that a caller may be shown, as they are at one instant."""
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+
+    def strongest(self, tier: Tier) -> Iterable[Note]:
+        """Those of one tier by ``strength_order``; read only as far as they are wanted."""
+
+
+class Listed:
+    """A pool of notes that were found by other means; ``notes`` settled at ``now`` and visible to the caller."""
+
+    def __init__(self, notes: Iterable[Note], policy: Policy, last_access: Callable[[str], int], now: int) -> None:
+        active = [note for note in notes if note.state == "active"]
+        self.count = len(active)
+        self._notes = sorted(active, key=lambda note: strength_order(note, policy, last_access(note.id), now))
+
+    def strongest(self, tier: Tier) -> Iterable[Note]:
+        """As ``Pool.strongest``."""
+        return (note for note in self._notes if tier_of(note) == tier)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,46 +87,53 @@ def note_cost(note: Note, words: Words, policy: Policy, counter: Counter) -> int
 
 
 def select(
-    notes: Iterable[Note],
+    pool: Pool,
+    find: Callable[[str], Note | None],
     words: Mapping[str, Words],
     step: Step,
     *,
     cost: Callable[[str], int],
+    units: Callable[[str, str], int],
     last_access: Callable[[str], int],
     counter: Counter,
     budget_tokens: int,
     policy: Policy,
     now: int,
 ) -> Selection:
-    """Choose among the notes (visible to the caller, settled at ``now``) and compose the block.
+    """Choose among the notes of the pool, and of the stale ones that the step is about, and compose the block.
 
-    ``words`` holds those of every note and deterrent. ``cost(id)`` is ``note_cost``, cached by the caller, so that a
-    choice costs look-ups and not counting; ``last_access(id)`` is epoch milliseconds, 0 for never. The finished block
-    is counted again, and gives up its last lines should an estimate have been too low.
+    ``find(id)`` is the live note settled at ``now`` if the caller may see it. ``words`` holds those of every note and
+    deterrent. ``cost(id)`` is ``note_cost`` and is asked only for notes that are tried; ``units(id, line)`` is
+    ``line_units``. Both are worth keeping. ``last_access(id)`` is epoch milliseconds, 0 for never. The finished block is
+    counted again, and gives up its last lines should an estimate have been too low.
     """
-    eligible = {note.id: note for note in notes if _eligible(note, step.on_path)}
     left = budget_tokens - _frame_cost(counter, budget_tokens)
     chosen: list[Note] = []
     omitted: list[str] = []
 
-    def take(note: Note) -> None:
+    def fill(notes: Iterable[Note]) -> None:
         nonlocal left
-        price = cost(note.id)
-        if price <= left:
-            left -= price
-            chosen.append(note)
-        else:
+        passed_over = 0
+        for note in notes:
+            if left > counter.per_note and (price := cost(note.id)) <= left:
+                left -= price
+                chosen.append(note)
+                passed_over = 0
+                continue
             omitted.append(note.id)
+            passed_over += 1
+            if passed_over == MAX_PASSED_OVER or (left <= counter.per_note and len(omitted) >= MAX_OMITTED_IDS):
+                return
 
-    def strongest_first(group: Iterable[Note]) -> Iterator[Note]:
-        heap = [(-clocks.strength(note, policy, now), -last_access(note.id), note.id) for note in group]
-        heapify(heap)
-        while heap:
-            yield eligible[heappop(heap)[2]]
+    def order(note: Note) -> tuple[float, int, str]:
+        return strength_order(note, policy, last_access(note.id), now)
 
-    first = _asked_first(eligible, step.matched, strongest_first)
-    for note in first.values():
-        take(note)
+    matched = [note for id_ in dict.fromkeys(step.matched) if (note := find(id_)) and _eligible(note, step.on_path)]
+    stale = sorted((note for note in matched if note.state == "stale"), key=order)
+    tiers: tuple[Tier, ...] = ("pinned", "directive")
+    for tier in tiers:
+        fill(merge(pool.strongest(tier), [note for note in stale if tier_of(note) == tier], key=order))
+    fill(note for note in matched if tier_of(note) == "rest")
     warnings: list[tuple[str, str]] = []
     for note in step.deterrents:
         if len(warnings) == policy.max_deterrents:
@@ -106,16 +143,12 @@ def select(
         if price <= left:
             left -= price
             warnings.append((note.id, line))
-    rest = [note for id_, note in eligible.items() if id_ not in first]
-    cheapest = min((cost(note.id) for note in rest), default=0)
-    for note in strongest_first(rest):
-        if left < cheapest and len(omitted) >= MAX_OMITTED_IDS:
-            break  # nothing that follows can fit, and no more of it is named
-        take(note)
+    tried = {note.id for note in matched}
+    fill(note for note in pool.strongest("rest") if note.id not in tried)
 
-    lines = [render.memory_line(note, words[note.id], policy, now) for note in chosen]
-    lines += [line for _, line in warnings]
-    kept, text, tokens = _compose(lines, counter, budget_tokens)
+    lines = [(note.id, render.memory_line(note, words[note.id], policy, now)) for note in chosen]
+    lines += warnings
+    kept, text, tokens = _compose(lines, units, counter, budget_tokens)
     ids = tuple(note.id for note in chosen[:kept])
     asked = frozenset(step.matched)
     return Selection(
@@ -125,7 +158,7 @@ def select(
         ids=ids,
         matched=tuple(id_ for id_ in ids if id_ in asked),
         deterrents=tuple(id_ for id_, _ in warnings[: max(0, kept - len(chosen))]),
-        omitted_count=len(eligible) - len(ids),
+        omitted_count=pool.count + len(stale) - len(ids),
         omitted_ids=tuple([*(note.id for note in chosen[kept:]), *omitted][:MAX_OMITTED_IDS]),
     )
 
@@ -137,52 +170,44 @@ def _eligible(note: Note, on_path: Collection[str]) -> bool:
     return note.state == "stale" and note.causes == _ANCHOR_ONLY and note.id in on_path
 
 
-def _asked_first(
-    eligible: Mapping[str, Note], matched: Sequence[str], strongest_first: Callable[[Iterable[Note]], Iterable[Note]]
-) -> dict[str, Note]:
-    """Pinned notes, directives and those that the step matched, by id, in that order and each once."""
-    pinned = [note for note in eligible.values() if note.pinned]
-    directives = [note for note in eligible.values() if note.kind == "directive" and not note.pinned]
-    first = {note.id: note for group in (pinned, directives) for note in strongest_first(group)}
-    for id_ in matched:
-        if id_ in eligible:
-            first.setdefault(id_, eligible[id_])
-    return first
-
-
 def _frame_cost(counter: Counter, budget_tokens: int) -> int:
     """What header and footer cost at most."""
     return counter.tokens(render.block((), budget_tokens, budget_tokens)) + 1
 
 
-def _compose(lines: Sequence[str], counter: Counter, budget_tokens: int) -> tuple[int, str, int]:
+def line_units(counter: Counter, line: str) -> int:
+    """What a line adds to the units of a block."""
+    return counter.units(line + "\n")
+
+
+def _compose(
+    lines: Sequence[tuple[str, str]], units: Callable[[str, str], int], counter: Counter, budget_tokens: int
+) -> tuple[int, str, int]:
     """How many of the lines fit as counted on the finished block, the text, and its tokens; nothing → ``(0, "", 0)``.
 
-    Found by halving: giving up one line after another would count a large block once for each.
+    Lines are counted one by one, once: the units of a block are those of its lines (``Counter.units``).
     """
-    low, high = 0, len(lines)
-    best = (0, "", 0)
-    trial = high
-    while low < high:
-        text, tokens = _finish(lines[:trial], counter, budget_tokens)
+    added = [units(id_, line) for id_, line in lines]
+    total = sum(added)
+    for kept in range(len(lines), 0, -1):
+        tokens = _own_cost(total, kept, counter, budget_tokens)
         if tokens <= budget_tokens:
-            best = (trial, text, tokens)
-            low = trial
-        else:
-            high = trial - 1
-        trial = (low + high + 1) // 2
-    return best
+            return kept, render.block([line for _, line in lines[:kept]], tokens, budget_tokens), tokens
+        total -= added[kept - 1]
+    return 0, "", 0
 
 
-def _finish(lines: Sequence[str], counter: Counter, budget_tokens: int) -> tuple[str, int]:
-    """The block whose footer states its own cost: repeated until the figure and the count agree.
+def _own_cost(line_units_: int, lines: int, counter: Counter, budget_tokens: int) -> int:
+    """The cost of a block whose footer states it: repeated until the figure and the count agree.
 
     The figure only grows from one round to the next, and a number's cost depends on its digits alone, so this ends.
     """
+    header, _, _ = render.block((), 0, budget_tokens).partition("\n")
+    fixed = line_units(counter, header) + line_units_
     tokens = 0
     while True:
-        text = render.block(lines, tokens, budget_tokens)
-        counted = block_cost(counter, text, len(lines))
+        _, _, footer = render.block((), tokens, budget_tokens).partition("\n")
+        counted = counter.charge(fixed + counter.units(footer)) + counter.per_note * lines
         if counted <= tokens:
-            return text, tokens
+            return tokens
         tokens = counted

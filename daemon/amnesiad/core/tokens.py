@@ -27,8 +27,16 @@ class Counter(Protocol):
     def per_note(self) -> int:
         """Tokens charged for each line beside its text."""
 
+    def units(self, text: str) -> int:
+        """What is added up before it is charged. The lines of a block have together the units of the block, as long as
+        each ends in its line break and begins with neither a space nor a slash: so each needs to be counted only once.
+        """
+
+    def charge(self, units: int) -> int:
+        """Tokens charged for so many units."""
+
     def tokens(self, text: str) -> int:
-        """Tokens charged for the text alone; 0 for an empty one."""
+        """Tokens charged for the text alone, ``charge(units(text))``; 0 for an empty one."""
 
 
 class ByteCounter(msgspec.Struct, frozen=True):
@@ -37,9 +45,17 @@ class ByteCounter(msgspec.Struct, frozen=True):
     name: str = "bytes"
     per_note: int = 0
 
-    def tokens(self, text: str) -> int:
+    def units(self, text: str) -> int:
         """The length of the text in UTF-8; a lone surrogate counts as three bytes."""
         return len(text.encode("utf-8", "surrogatepass"))
+
+    def charge(self, units: int) -> int:
+        """A token a byte."""
+        return units
+
+    def tokens(self, text: str) -> int:
+        """As ``units``."""
+        return self.units(text)
 
 
 class MarginCounter(msgspec.Struct, frozen=True):
@@ -50,9 +66,17 @@ class MarginCounter(msgspec.Struct, frozen=True):
     margin: float
     per_note: int = NOTE_OVERHEAD_TOKENS
 
+    def units(self, text: str) -> int:
+        """Tokens in the vocabulary."""
+        return self.count(text)
+
+    def charge(self, units: int) -> int:
+        """``ceil(margin * units)``."""
+        return math.ceil(self.margin * units)
+
     def tokens(self, text: str) -> int:
         """``ceil(margin * count(text))``."""
-        return math.ceil(self.margin * self.count(text))
+        return self.charge(self.units(text))
 
 
 def line_cost(counter: Counter, line: str) -> int:

@@ -8,7 +8,7 @@ marked degraded; inject and fire refuse, since what enters a context must be on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -22,6 +22,7 @@ from amnesiad.core.errors import Invalid, NotFound
 from amnesiad.core.events import AnyNoteEvent
 from amnesiad.core.notes import Note
 from amnesiad.errors import StoreUnavailable
+from amnesiad.search import fused
 from amnesiad.service.answers import view, view_fields
 from amnesiad.service.change import Change
 from amnesiad.service.ledger import Ledger, Shown
@@ -73,6 +74,8 @@ class Reading(Ledger):
             since=request.since,
             until=request.until,
         )
+
+        await self.meaning.ask(request.query)
 
         def select(workspace: Workspace, now: int) -> Selected[wire.RecallAnswer]:
             return self._recall(workspace, caller, request, wanted, now)
@@ -135,7 +138,7 @@ class Reading(Ledger):
         tie_width = workspace.policy.tie_width
         pool: list[ranking.Candidate] = []
         last_band = 0
-        for note_id, score in workspace.live.score(query, workspace.audience(caller)):
+        for note_id, score in self._by_relevance(workspace, caller, query, wanted, now):
             if len(pool) >= limit:
                 if len(pool) == limit:
                     last_band = ranking.band(pool[-1].score, pool[0].score, tie_width)
@@ -145,6 +148,21 @@ class Reading(Ledger):
             if note is not None and wanted.matches(note, words := workspace.words[note_id], note.state):
                 pool.append(ranking.Candidate(note, words, score))
         return ranking.order_by_relevance(pool, workspace.policy, now)
+
+    def _by_relevance(
+        self, workspace: Workspace, caller: Caller, query: str, wanted: ranking.Filter, now: int
+    ) -> Iterator[tuple[str, float]]:
+        """Live notes by relevance to the query, to be filtered still: by words, and by meaning where there is a model."""
+        scored = workspace.live.score(query, workspace.audience(caller))
+        vector = self.meaning.asked(query)
+        if workspace.vectors is None or vector is None:
+            return scored
+
+        def admit(note_id: str) -> bool:
+            note = workspace.live_note(note_id, caller, now)
+            return note is not None and wanted.matches(note, workspace.words[note_id], note.state)
+
+        return fused(scored, workspace.vectors, vector, admit)
 
     def _deterrents(
         self,
@@ -180,6 +198,8 @@ class Reading(Ledger):
         _check_query(request.query)
         paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
 
+        await self.meaning.ask(request.query)
+
         def select(workspace: Workspace, now: int) -> Selected[tuple[wire.InjectAnswer, tuple[str, ...]]]:
             chosen = self._choose(workspace, caller, request, paths, budget, now)
             entry = _block_entry("inject", workspace, caller, chosen, now)
@@ -206,6 +226,7 @@ class Reading(Ledger):
             return _empty_block(budget, workspace)
         _check_query(request.query)
         paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
+        await self.meaning.ask(request.query)
         chosen = self._choose(workspace, request.caller.to_core(), request, paths, budget, self.clock.now_ms())
         return msgspec.structs.replace(_block_answer(chosen, workspace), degraded=degraded)
 
@@ -224,17 +245,25 @@ class Reading(Ledger):
         now: int,
     ) -> selection.Selection:
         step = self._step(workspace, caller, request, paths, now)
-        return self._fill(workspace, workspace.visible_live(caller, now), step, budget, now)
+        return self._fill(workspace, caller, workspace.active(caller, now), step, budget, now)
 
     def _fill(
-        self, workspace: Workspace, notes: Iterable[Note], step: selection.Step, budget: int, now: int
+        self,
+        workspace: Workspace,
+        caller: Caller,
+        pool: selection.Pool,
+        step: selection.Step,
+        budget: int,
+        now: int,
     ) -> selection.Selection:
         return selection.select(
-            notes,
+            pool,
+            lambda note_id: workspace.live_note(note_id, caller, now),
             workspace.words,
             step,
             cost=workspace.cost,
-            last_access=lambda note_id: workspace.use.get(note_id, Use()).last_at,
+            units=workspace.units,
+            last_access=workspace.last_access,
             counter=counter_for(workspace.policy),
             budget_tokens=budget,
             policy=workspace.policy,
@@ -306,7 +335,8 @@ class Reading(Ledger):
             )
             ids = tuple(one.note.id for one in ranked)
             step = selection.Step(matched=ids, on_path=frozenset(ids))
-            chosen = self._fill(workspace, hit, step, workspace.policy.max_injected_tokens, now)
+            pool = selection.Listed(hit, workspace.policy, workspace.last_access, now)
+            chosen = self._fill(workspace, caller, pool, step, workspace.policy.max_injected_tokens, now)
             used = tuple(note for note in (workspace.settled(id_, now) for id_ in chosen.ids) if note is not None)
             answer = wire.FireAnswer(
                 notes=tuple(view(workspace, note, now) for note in used),
