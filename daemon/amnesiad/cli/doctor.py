@@ -165,6 +165,8 @@ def _daemon(settings: Settings, workspace: str | None) -> Iterator[Finding]:
         yield Finding("store", False, "the daemon has lost its store", "it reconnects by itself once the store is back")
     else:
         yield Finding("store", True, _scalars(answer["store"]) or "answers")
+    if (trouble := answer["store"].get("embedder_trouble")) is not None:
+        yield Finding("embedder", False, str(trouble), "mend it and restart the daemon; until then words alone find")
     yield _worker(answer)
 
 
@@ -184,7 +186,8 @@ def _running_version(path: Path) -> str:
 
 
 def _scalars(store: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in store.items() if value is not None)
+    told = {name: value for name, value in store.items() if value is not None and name != "embedder_trouble"}
+    return ", ".join(f"{name} {value}" for name, value in told.items())
 
 
 def _worker(answer: Answer) -> Finding:

@@ -1,10 +1,13 @@
-"""Lexical search over notes, in memory: terms, the index of one set of notes, and how alike two texts are.
+"""Search over notes, in memory: terms, the index of one set of notes, how alike two texts are; and, where vectors are
+given, which notes are close to a query in meaning.
 
 Nothing here reads state, visibility or time, and nothing is ever written to disk: an index is derived from words that
 the vault holds, and a note dropped from it leaves nothing behind.
 """
 
+from amnesiad.search.fusion import fused
 from amnesiad.search.index import Index
 from amnesiad.search.similar import overlap, similar
+from amnesiad.search.vectors import Vectors
 
-__all__ = ["Index", "overlap", "similar"]
+__all__ = ["Index", "Vectors", "fused", "overlap", "similar"]

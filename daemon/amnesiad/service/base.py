@@ -24,6 +24,7 @@ from amnesiad.core.notes import Note
 from amnesiad.errors import Conflict, StoreUnavailable
 from amnesiad.secretscan import RULES_FOLDER, SecretScan
 from amnesiad.service.change import Change
+from amnesiad.service.meaning import Meaning
 from amnesiad.settings import Settings
 from amnesiad.store import workspaces
 from amnesiad.store.clock import StoreClock
@@ -85,6 +86,7 @@ class Base:
         self.clock = clock
         self.jobs = jobs
         self.secrets = SecretScan(settings.state_dir / RULES_FOLDER)
+        self.meaning = Meaning(settings.embedder)
         self.refusals: Counter[str] = Counter()
         self._workspaces: dict[str, Workspace] = {}
         # A lock lives while somebody waits for it, so that asking for names that do not exist leaves nothing behind.
@@ -92,12 +94,15 @@ class Base:
         self._background: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Do ahead what would make the first request slow: load the vocabulary that tokens are counted with."""
+        """Do ahead what would make the first request slow: load the vocabulary that tokens are counted with, and the
+        embedder."""
         await asyncio.to_thread(counter_for(self.settings.policy).tokens, "warm")
+        await self.meaning.start(lambda: self.loaded)
 
     async def stop(self) -> None:
         """Finish the after-work under way; nothing new must be asked any more."""
         await self.quiesce()
+        await self.meaning.stop()
 
     # -- workspaces ----------------------------------------------------------------------------------------------
 
@@ -114,6 +119,7 @@ class Base:
             if ws is None:
                 return None
             workspace = Workspace(name, ws, self.redis, self.keyring, self.settings.policy)
+            workspace.vectors = self.meaning.vectors()
             await workspace.load()
             workspace.used_at = workspace.found_at = self.clock.now_ms()
             self._workspaces[name] = workspace

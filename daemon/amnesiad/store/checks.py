@@ -50,7 +50,7 @@ _EXCLUSIVE: Final = ("slot:", "text:")
 
 def judged_by(keys: Keys) -> tuple[str, ...]:
     """The keys a mend relies on. Every commit changes one of them; what only counts uses does not."""
-    aside = (keys.use, keys.access, keys.leases)
+    aside = (keys.use, keys.access, keys.leases, keys.vectors)
     return tuple(key for key in keys.fixed if key not in aside)
 
 
@@ -143,6 +143,7 @@ class Checks:
         for chunk in _chunks(list(self.fold.notes)):
             await self._check_notes(chunk)
         await self._check_strangers()
+        await self._check_vectors()
         await self._check_cells()
         await self._check_owners()
         await self._check_totals()
@@ -162,7 +163,7 @@ class Checks:
 
     async def _types_hold(self) -> bool:
         k = self.keys
-        hashes = dict.fromkeys((k.heads, k.vault, k.tomb, k.cells, k.totals, k.use, k.policy), b"hash")
+        hashes = dict.fromkeys((k.heads, k.vault, k.tomb, k.cells, k.totals, k.use, k.policy, k.vectors), b"hash")
         expected = {**hashes, **dict.fromkeys((k.due, k.audit, k.leases), b"zset"), k.log: b"stream"}
         for key, wanted in expected.items():
             with store_errors():
@@ -240,8 +241,8 @@ class Checks:
         told = [("not there" if score is None else str(int(score))) for score in (found, wanted)]
         self._differs(note_id, field, f"filed: {told[0]}; it should be: {told[1]}", mend)
 
-    def _erase(self, note_id: str) -> tuple[Command, Command]:
-        return ("HDEL", self.keys.vault, note_id), ("HINCRBY", self.keys.totals, UNSCRUBBED, 1)
+    def _erase(self, note_id: str, key: str = "") -> tuple[Command, Command]:
+        return ("HDEL", key or self.keys.vault, note_id), ("HINCRBY", self.keys.totals, UNSCRUBBED, 1)
 
     async def _check_held(self, wanted: dict[str, Folded]) -> list[str]:
         """The cells that these notes must hold; returns the notes that changed before their cells were read."""
@@ -281,6 +282,23 @@ class Checks:
                 for id_, row in zip(chunk, rows, strict=True):
                     if row is not None and not self._known(id_):
                         self._differs(id_, field, "the log does not know this note", ("ZREM", key, id_))
+
+    async def _check_vectors(self) -> None:
+        """Vectors are made of words, so none may outlive them. One that is not there is made anew by who needs it."""
+        k = self.keys
+        with store_errors():
+            every = cast(list[bytes], await self.redis.hkeys(k.vectors))
+        for chunk in _chunks([field.decode(errors="replace") for field in every]):
+            asked = [("HEXISTS", key, id_) for id_ in chunk for key in (k.vectors, k.vault)]
+            held = await self._snapshot(*asked)
+            for id_, vector, words in zip(chunk, held[::2], held[1::2], strict=True):
+                gone = id_ not in self.fold.unknown and self._forgotten_or_unknown(id_)
+                if vector and (gone or not words):
+                    self._differs(id_, "vectors", "the words it was made of are gone", *self._erase(id_, k.vectors))
+
+    def _forgotten_or_unknown(self, note_id: str) -> bool:
+        folded = self.fold.notes.get(note_id)
+        return folded is None or folded.note.state == "forgotten"
 
     def _known(self, note_id: str) -> bool:
         return note_id in self.fold.notes or note_id in self.fold.unknown

@@ -1,6 +1,7 @@
 -- The one write primitive. Compares and sets; knows no domain rule. log.py is the Python half of this protocol.
 --
--- KEYS  1 log  2 heads  3 vault  4 tomb  5 cells  6 due  7 totals  8 use, then whatever keys the units name by number
+-- KEYS  1 log  2 heads  3 vault  4 tomb  5 cells  6 due  7 totals  8 use  9 vectors, then whatever keys the units name
+--       by number
 -- ARGV  one unit each, a JSON object of op and lists of strings (key numbers and deltas are numbers):
 --         notes    {id, source (h head | t tomb | - none), expected version, target (h | t), version, value, {events}}
 --         cells    {field, expected stamp, new stamp ('' deletes, '=' only compares), payload}
@@ -14,7 +15,7 @@
 -- would change carries the unit's own op, the whole of it was written before and only the reply was lost.
 -- Returns for each unit {status, seq, previous last id, detail, current}: ok | own | conflict | full | replay | reused.
 
-local LOG, HEADS, VAULT, TOMB, CELLS, DUE, TOTALS, USE = unpack(KEYS, 1, 8)
+local LOG, HEADS, VAULT, TOMB, CELLS, DUE, TOTALS, USE, VECTORS = unpack(KEYS, 1, 9)
 local call = redis.call
 
 local last = call('XREVRANGE', LOG, '+', '-', 'COUNT', 1)
@@ -120,6 +121,7 @@ local function apply(unit)
   for _, total in ipairs(unit.totals) do call('HINCRBY', TOTALS, total[1], string.format('%.0f', total[2])) end
   for _, words in ipairs(unit.words) do
     if words[2] == '' then call('HDEL', VAULT, words[1]) else call('HSET', VAULT, words[1], words[2]) end
+    call('HDEL', VECTORS, words[1])
   end
   for _, due in ipairs(unit.due) do
     if due[2] == '' then call('ZREM', DUE, due[1]) else call('ZADD', DUE, due[2], due[1]) end

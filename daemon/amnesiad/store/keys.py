@@ -41,6 +41,7 @@ class Keys:
         "totals",
         "use",
         "vault",
+        "vectors",
         "ws",
     )
 
@@ -67,6 +68,9 @@ class Keys:
             p + "use"
         )  # hash · witness writes · id:n count, id:t last access; beside the fold, erased by forgotten
         self.access = p + "access"  # stream · witness writes, exposure reads · recalls and injections; audit_retention
+        self.vectors = (
+            p + "vectors"
+        )  # hash · daemons with an embedder write and read · id → model|vector; erased by commit with the words it is of
         self.policy = p + "policy"  # hash · commit · live overrides, name → JSON
         self.leases = p + "leases"  # zset · commit, witness, bridge · owners by last sign of life
 
@@ -75,7 +79,7 @@ class Keys:
         """Every key above: all of the workspace but its sets of members, ledgers and answers, which hold no words."""
         return (
             self.cells, self.vault, self.tomb, self.heads, self.log, self.due, self.audit, self.totals, self.use,
-            self.access, self.policy, self.leases,
+            self.access, self.policy, self.leases, self.vectors,
         )  # fmt: skip
 
     @property

@@ -231,7 +231,7 @@ class Log:
 
     def _encode(self, units: Sequence[Unit]) -> tuple[list[str], list[bytes]]:
         k = self.keys
-        keys = [k.log, k.heads, k.vault, k.tomb, k.cells, k.due, k.totals, k.use]
+        keys = [k.log, k.heads, k.vault, k.tomb, k.cells, k.due, k.totals, k.use, k.vectors]
         numbers: dict[str, int] = {}
 
         def number(key: str) -> int:

@@ -9,7 +9,8 @@ between. So no concurrent commit is lost; only a workspace that never rests long
 What is ignored, because the log cannot tell: which operation wrote a head, tomb or cell; the hash, kept copy and purge
 time of a tomb (they are kept where a readable tomb stands, else gone); the state of owners (a cell that is missing is
 made anew, open, in the incarnation of its latest note); how many erasures are unscrubbed (rebuilt as the most it can
-be); use, leases and ledgers. Words that are lost are reported and cannot be mended. No text is ever in a report.
+be); use, leases and ledgers; vectors, but that none outlives its words. Words that are lost are reported and cannot be
+mended. No text is ever in a report.
 """
 
 from __future__ import annotations
