@@ -22,9 +22,11 @@ from amnesiad.core.events import PolicyChanged, Scope, Scrubbed
 from amnesiad.core.inject import line_units, note_cost
 from amnesiad.core.intake import NOTE_ID_LENGTH
 from amnesiad.core.kinds import Kind
-from amnesiad.core.notes import LIVE, Note, Words, decode_words
+from amnesiad.core.notes import LIVE, Note, Trigger, Words, decode_words
 from amnesiad.core.policy import Policy
 from amnesiad.core.strongest import Strongest, View
+from amnesiad.core.triggerindex import TriggerIndex
+from amnesiad.core.triggers import Occasion, matching
 from amnesiad.search import Index, Vectors
 from amnesiad.store import vault
 from amnesiad.store.connect import Store
@@ -106,7 +108,7 @@ class Workspace:
         self.ended = Index()
         if self.vectors is not None:
             self.vectors.clear()
-        self.triggered: dict[str, None] = {}
+        self.triggered = TriggerIndex()
         self.revoked: dict[str, None] = {}
         self.ended_perishables: dict[str, None] = {}
         """Ids in the order in which they ended: the first to be evicted."""
@@ -253,8 +255,10 @@ class Workspace:
 
     def _put(self, note: Note, words: Words) -> None:
         old, indexed = self.notes.get(note.id), None
+        triggers: tuple[Trigger, ...] = ()
         if old is not None:
             before = self.words[note.id]
+            triggers = before.triggers
             indexed = (before.content, before.key, before.tags, before.anchors)
             self._unlink(old)
             self._costs.pop(note.id, None)
@@ -273,10 +277,8 @@ class Workspace:
             index.put(note.id, words, group_of(note))
             if self.vectors is not None:
                 (self.vectors.expect if note.live else self.vectors.drop)(note.id)
-        if note.live and words.triggers:
-            self.triggered[note.id] = None
-        else:
-            self.triggered.pop(note.id, None)
+        if (old is not None and old.live != note.live) or triggers != words.triggers:
+            self.triggered.put(note.id, words.triggers if note.live else ())
         if note.state == "revoked":
             self.revoked[note.id] = None
         else:
@@ -322,7 +324,7 @@ class Workspace:
             self.vectors.drop(note_id)
         del self.notes[note_id], self.words[note_id]
         self.due.pop(note_id, None)
-        self.triggered.pop(note_id, None)
+        self.triggered.drop(note_id)
         self.revoked.pop(note_id, None)
         self.ended_perishables.pop(note_id, None)
         self._costs.pop(note_id, None)
@@ -391,6 +393,13 @@ class Workspace:
             note = self.live_note(note_id, caller, now)
             if note is not None:
                 yield note
+
+    def triggered_by(self, occasion: Occasion, caller: Caller, now: int) -> Iterator[tuple[Note, Trigger]]:
+        """The live notes that the occasion asks for, with the trigger it matched; costs what matches."""
+        for note_id in self.triggered.candidates(occasion):
+            trigger = matching(self.words[note_id], occasion)
+            if trigger is not None and (note := self.live_note(note_id, caller, now)) is not None:
+                yield note, trigger
 
     def live_note(self, note_id: str, caller: Caller, now: int) -> Note | None:
         """The note settled at ``now`` if it is live then and this caller may see it."""

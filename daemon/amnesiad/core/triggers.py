@@ -40,9 +40,15 @@ def matches(trigger: Trigger, occasion: Occasion) -> bool:
         return False
     if not trigger.words:
         return True
-    text = _folded(" ".join(part for part in (occasion.prompt, occasion.command) if part))
-    return all(_folded(word) in text for word in trigger.words)
+    text = folded(text_of(occasion))
+    return all(folded(word) in text for word in trigger.words)
 
 
-def _folded(text: str) -> str:
+def text_of(occasion: Occasion) -> str:
+    """The text in which a trigger's words are looked for."""
+    return " ".join(part for part in (occasion.prompt, occasion.command) if part)
+
+
+def folded(text: str) -> str:
+    """The form in which words are compared."""
     return unicodedata.normalize("NFKC", text).casefold()

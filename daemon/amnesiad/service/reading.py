@@ -284,9 +284,7 @@ class Reading(Ledger):
             matched.update(dict.fromkeys(on_path))
         if request.event is not None:
             occasion = triggers.Occasion(event=request.event, paths=paths, prompt=request.query)
-            for note in workspace.visible_live(caller, now, list(workspace.triggered)):
-                if triggers.matching(workspace.words[note.id], occasion) is not None:
-                    matched[note.id] = None
+            matched.update((note.id, None) for note, _ in workspace.triggered_by(occasion, caller, now))
         deterrents: Sequence[Note] = ()
         if request.query:
             ranked = self._by_query(workspace, caller, request.query, ranking.Filter(), MAX_MATCHED, now)
@@ -325,11 +323,11 @@ class Reading(Ledger):
         turn = request.turn or ""
 
         def select(workspace: Workspace, now: int) -> Selected[wire.FireAnswer]:
-            hit = []
-            for note in workspace.visible_live(caller, now, list(workspace.triggered)):
-                trigger = triggers.matching(workspace.words[note.id], occasion)
-                if trigger is not None and _may_fire(fired.get(note.id), trigger.cooldown_ms, turn, now):
-                    hit.append(note)
+            hit = [
+                note
+                for note, trigger in workspace.triggered_by(occasion, caller, now)
+                if _may_fire(fired.get(note.id), trigger.cooldown_ms, turn, now)
+            ]
             ranked = ranking.order_without_query(
                 (ranking.Candidate(note, workspace.words[note.id]) for note in hit), workspace.policy, now
             )
