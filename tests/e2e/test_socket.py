@@ -242,7 +242,7 @@ class TestWorkspaces:
             "import": [{}],
         }
         assert set(bodies) == set(wire.VERBS), "each verb is asked"
-        callers: list[dict[str, str]] = [{"role": "human"}, {"session": "s"}, {}]
+        callers: list[dict[str, str]] = [{"role": "human"}, {"session": "s"}]
         for caller in callers:
             for verb, several in bodies.items():
                 # Passes run in the worker, which knows no callers; once is enough, and takes its time.
