@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
@@ -19,6 +20,8 @@ from amnesiad.core.kinds import EXEMPT_KINDS, Curve
 from amnesiad.core.notes import Note, State, apply
 from amnesiad.core.policy import Policy
 
+SHAPES: Final = 4096
+"""Shapes of lease (curve, base, TTL, threshold) whose course is remembered; renewals make new ones."""
 RENEWAL_GRAIN: Final = 100
 """A renewal is recorded only if it moves the reference by at least ttl/100, so that use cannot flood the log."""
 
@@ -98,25 +101,26 @@ def _course(note: Note, policy: Policy) -> tuple[int | None, int | None]:
     ttl = lease_ttl(note, policy)
     if ttl is None:
         return None, None
-    floor = _falls_below(note, policy, ttl, policy.forgotten_strength * note.base)
-    deadline = note.ref_at + ttl
-    end = deadline if floor is None else min(deadline, floor)
-    stale = _falls_below(note, policy, ttl, policy.stale_strength)
-    return (None if stale is None or stale >= end else stale), end
+    base, start = note.base, note.ref_at
+    floor = _fall(note.curve, base, policy.ebbinghaus_k, ttl, policy.forgotten_strength * base)
+    stale = _fall(note.curve, base, policy.ebbinghaus_k, ttl, policy.stale_strength)
+    end = ttl if floor is None else min(ttl, floor)
+    return (None if stale is None or stale >= end else start + stale), start + end
 
 
-def _falls_below(note: Note, policy: Policy, ttl: int, limit: float) -> int | None:
-    """The first millisecond at which the lease's strength is below ``limit``; ``None`` if not within the TTL.
+@lru_cache(maxsize=SHAPES)
+def _fall(curve: Curve, base: float, steepness: float, ttl: int, limit: float) -> int | None:
+    """The first millisecond after the reference at which the strength is below ``limit``; ``None`` if not within the TTL.
 
     The closed formula finds it to a rounding; the strength that everything else uses then decides, so that no two
     places can disagree by a millisecond. The bracket around the guess doubles, so that a curve too flat for the
-    formula's precision costs a few steps more and not one step a millisecond.
+    formula's precision costs a few steps more and not one step a millisecond. Remembered by shape, since the notes of
+    a workspace have few.
     """
-    base, curve, steepness, start = note.base, note.curve, policy.ebbinghaus_k, note.ref_at
     if base <= 0:
         return None
     if base < limit:
-        return start
+        return 0
     fraction = limit / base
     if curve == "flat" or fraction <= 0:
         return None
@@ -130,7 +134,7 @@ def _falls_below(note: Note, policy: Policy, ttl: int, limit: float) -> int | No
     guess, width = math.floor(fall * ttl), 1
     while below(guess - width) or not below(guess + width):
         width *= 2
-    return start + guess - width + bisect_left(range(guess - width, guess + width + 1), True, key=below)
+    return guess - width + bisect_left(range(guess - width, guess + width + 1), True, key=below)
 
 
 def next_transition(note: Note, policy: Policy) -> Next | None:
