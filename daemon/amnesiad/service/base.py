@@ -123,6 +123,7 @@ class Base:
             await workspace.load()
             workspace.used_at = workspace.found_at = self.clock.now_ms()
             self._workspaces[name] = workspace
+            self.meaning.look()
             return workspace
 
     async def _renamed(self, workspace: Workspace) -> bool:

@@ -58,8 +58,9 @@ class Meaning:
     @property
     def trouble(self) -> str:
         """Why the configured model is not used, in a sentence; ``""`` where it is, or none is configured."""
-        if self.state == "missing":
-            return f'embedder is {self.name}, but its packages are not installed: pip install "{embedding.EXTRA}"'
+        if self.name != "none" and self.state == "missing":
+            lacking = " and ".join(embedding.missing(self.name))
+            return f'embedder is {self.name}, but {lacking} is not installed: pip install "{embedding.EXTRA}"'
         if self.state == "broken":
             return f"embedder is {self.name}, but it cannot be loaded; the daemon's log says why"
         return ""
@@ -112,6 +113,10 @@ class Meaning:
             return None
         model = self._encoder.model
         return Vectors(model.dimensions, model.floor, self._wake.set)
+
+    def look(self) -> None:
+        """Notes may be waiting that nobody has been told of: those of a workspace that came to be loaded just now."""
+        self._wake.set()
 
     # -- queries -------------------------------------------------------------------------------------------------
 
