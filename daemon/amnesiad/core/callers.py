@@ -137,13 +137,13 @@ def visible(note: Note, caller: Caller, policy: Policy) -> bool:
         return False
     if caller.role == "human":
         return True
-    owners = caller.owners
+    own = child_owner(caller) if caller.child else caller.session
     # The scope is asked beside the owner: a team's id is its lead's session, so the lead's own notes and those it
     # shares carry the same owner, and the owner alone would show a member the lead's session.
     if note.scope == "session":
-        return note.owner == (owners[0] if caller.child else caller.session) and caller.agent_kind != "teammate"
+        return note.owner == own and own is not None and caller.agent_kind != "teammate"
     if note.scope == "team":
-        return note.owner in owners and not caller.child
+        return not caller.child and note.owner in caller.owners
     if caller.agent_kind == "main":
         return True
     return note.kind == "directive" and (caller.agent_kind == "teammate" or policy.child_sees == "directives")
