@@ -36,23 +36,31 @@ async def figures() -> list[Figure]:
 
 @asynccontextmanager
 async def running() -> AsyncIterator[tuple[AsyncClient, Redis]]:
-    """``amnesia up`` in a state directory of its own; a client of it and a connection to its store."""
+    """``up``, with a client of it and a connection to its store."""
+    async with up() as environ:
+        client = AsyncClient(environ["AMNESIA_SOCKET"], workspace="bench", role="agent")
+        redis = await connect(store_url(None, Path(environ["AMNESIA_STATE_DIR"]), "bench"))
+        try:
+            yield client, redis
+        finally:
+            await redis.aclose()
+            await client.aclose()
+
+
+@asynccontextmanager
+async def up() -> AsyncIterator[dict[str, str]]:
+    """``amnesia up`` in a state directory of its own, with room for large workspaces; the environment it runs in."""
     with tempfile.TemporaryDirectory() as folder:
-        socket = Path(folder) / "run" / "amnesia.sock"
         environ = {name: value for name, value in os.environ.items() if not name.startswith("AMNESIA_")}
-        environ |= {"AMNESIA_STATE_DIR": folder, "AMNESIA_SOCKET": str(socket), "AMNESIA_MAX_RECORD_BYTES": "1GiB"}
+        environ |= {"AMNESIA_STATE_DIR": folder, "AMNESIA_SOCKET": str(Path(folder) / "run" / "amnesia.sock")}
+        environ |= {"AMNESIA_MAX_RECORD_BYTES": "1GiB", "AMNESIA_MAX_STORE_BYTES": "1GiB"}
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "amnesiad.cli", "up", env=environ, stdout=DEVNULL, stderr=DEVNULL
         )
         try:
-            client = AsyncClient(socket, workspace="bench", role="agent")
-            await _ready(client)
-            redis = await connect(store_url(None, Path(folder), "bench"))
-            try:
-                yield client, redis
-            finally:
-                await redis.aclose()
-                await client.aclose()
+            async with AsyncClient(environ["AMNESIA_SOCKET"], workspace="bench") as client:
+                await _ready(client)
+            yield environ
         finally:
             process.send_signal(signal.SIGTERM)
             await asyncio.wait_for(process.wait(), START_TIMEOUT_S)
