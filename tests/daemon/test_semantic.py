@@ -475,7 +475,7 @@ class TestVectors:
             vectors.put(f"v{number:02}", [0.8, 0.6] if number % 3 else [0, 1])
         query = np.array([1, 0], np.float32)
         whole = dict(fused(index.score("parcel"), vectors, query, lambda _: True))
-        monkeypatch.setattr("amnesiad.search.fusion.DEPTH", 3)
+        monkeypatch.setattr("amnesiad.search.fusion.DEPTHS", (3, 10, None))
         shallow = list(fused(index.score("parcel"), vectors, query, lambda _: True))
         assert len(shallow) == len(dict(shallow))
         assert dict(shallow).keys() == whole.keys()

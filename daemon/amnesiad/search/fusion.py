@@ -19,8 +19,8 @@ from amnesiad.search.vectors import Matrix, Vectors
 MEANING: Final = 0.5
 """What the closest note gets beside its words, of which the best are worth 1."""
 
-DEPTH: Final = 2000
-"""Notes by words, and as many by meaning, that are ranked at first; the rest only for a reader who reads past them."""
+DEPTHS: Final = (256, 2048, None)
+"""Notes by words, and as many by meaning, that are ranked at first, and for a reader who reads past them."""
 
 
 def fused(
@@ -31,18 +31,17 @@ def fused(
     ``words`` are scores by words, best first. ``admit`` tells which notes the reader may have; it is asked only until
     one is found on each side, so filter what comes. Read it before the vectors change. Scores are above 0.
     """
-    near = _near(vectors, query, admit)
-    closeness = dict(near)
+    near = _Near(vectors, query, admit)
     seen: set[str] = set()
     best, last = 0.0, 1.0 + MEANING
-    for reach in (DEPTH, None):
-        by_words = dict(islice(words, reach))
+    for depth in DEPTHS:
+        by_words = dict(islice(words, depth))
         best = best or next((score for id_, score in by_words.items() if admit(id_)), 0.0)
-        chosen = (by_words.keys() | dict(near[:reach])) - seen
+        chosen = (by_words.keys() | near.first(depth)) - seen
         scored = []
         for id_ in chosen:
             share = min(1.0, by_words.get(id_, 0.0) / best) if best else 0.0
-            if (score := share + MEANING * closeness.get(id_, 0.0)) > 0:
+            if (score := share + MEANING * near.share(id_)) > 0:
                 scored.append((-score, id_))
         for score, id_ in sorted(scored):
             # What is found late is not set above what was read before it.
@@ -51,21 +50,32 @@ def fused(
         seen |= chosen
 
 
-def _near(vectors: Vectors, query: Matrix, admit: Callable[[str], bool]) -> list[tuple[str, float]]:
-    """Notes above the floor with how far they are from the mean to the closest, in [0, 1], best first.
+class _Near:
+    """Notes above the floor, with how far they are from the mean to the closest that the reader may have, in [0, 1].
 
     Where most notes are about what is asked, as in a small workspace, the mean lies above the floor, and says nothing;
     then the floor is what counts.
     """
-    if not len(vectors):
-        return []
-    cosines = vectors.cosines(query)
-    base = min(float(cosines.mean()), vectors.floor)
-    rows = np.flatnonzero(cosines > vectors.floor)
-    rows = rows[np.argsort(-cosines[rows], kind="stable")]
-    ids = [vectors.ids[row] for row in rows.tolist()]
-    best = next((n for n, id_ in enumerate(ids) if admit(id_)), None)
-    if best is None:
-        return []
-    shares = np.clip((cosines[rows] - base) / (cosines[rows[best]] - base), 0, 1)
-    return list(zip(ids, shares.tolist(), strict=True))
+
+    def __init__(self, vectors: Vectors, query: Matrix, admit: Callable[[str], bool]) -> None:
+        self._vectors = vectors
+        self._cosines = cosines = vectors.cosines(query)
+        rows = np.flatnonzero(cosines > vectors.floor)
+        self._rows = rows = rows[np.argsort(-cosines[rows], kind="stable")]
+        closest = next((row for row in rows.tolist() if admit(vectors.ids[row])), None)
+        if closest is None:
+            self._rows = rows[:0]
+            return
+        self._base = min(float(cosines.mean()), vectors.floor)
+        self._reach = float(cosines[closest]) - self._base
+
+    def first(self, most: int | None) -> set[str]:
+        """The ids of the closest."""
+        return {self._vectors.ids[row] for row in self._rows[:most].tolist()}
+
+    def share(self, id_: str) -> float:
+        """0 for a note below the floor."""
+        row = self._vectors.row(id_)
+        if row is None or not len(self._rows) or self._cosines[row] <= self._vectors.floor:
+            return 0.0
+        return min(1.0, (float(self._cosines[row]) - self._base) / self._reach)
