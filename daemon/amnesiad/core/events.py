@@ -128,7 +128,9 @@ class PolicyChanged(
     policy_version: int = 0
 
 
-class Scrubbed(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type", tag="scrubbed"):
+class Scrubbed(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type", tag="scrubbed"
+):
     """Erased words up to stream id ``through`` are absent from the live data files (``done``) or a rewrite was asked
     of a server that is not ours (``requested``)."""
 

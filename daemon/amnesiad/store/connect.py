@@ -28,7 +28,7 @@ POOL_WAIT_S = 5.0
 #: A server that cannot be reached in this time is away; writes must then fail at once rather than queue up.
 CONNECT_TIMEOUT_S = 3.0
 #: The longest silence inside one reply. It must exceed ``BLOCK_LIMIT_MS``, or an idle tail would look like a fault.
-SOCKET_TIMEOUT_S = 10.0
+SOCKET_TIMEOUT_S = 5.0
 #: The longest BLOCK a stream read over these clients may ask for.
 BLOCK_LIMIT_MS = 3_000
 

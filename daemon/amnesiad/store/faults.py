@@ -10,9 +10,13 @@ from redis import exceptions
 
 from amnesiad.errors import Bug, StoreUnavailable
 
-_AWAY: Final = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
+_AWAY: Final = (exceptions.ConnectionError, OSError)
 _UNWILLING: Final = ("MISCONF", "NOREPLICAS", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "READONLY", "OOM")
 """Answers of a server that is there but will not take writes now."""
+
+
+class StoreSilent(StoreUnavailable):
+    """The store is connected and says nothing; asking again at once would only wait as long again."""
 
 
 @contextmanager
@@ -23,6 +27,8 @@ def store_errors() -> Iterator[None]:
     """
     try:
         yield
+    except exceptions.TimeoutError:
+        raise StoreSilent("no answer from the store in time", hint="amnesia doctor tells what is wrong") from None
     except _AWAY as error:
         raise StoreUnavailable(
             f"no answer from the store: {type(error).__name__}", hint="try again; amnesia doctor tells what is wrong"

@@ -20,7 +20,7 @@ from redis.asyncio import Redis
 
 from amnesiad.core.events import Event, decode
 from amnesiad.errors import Bug, NotFound, StoreUnavailable
-from amnesiad.store.faults import store_errors
+from amnesiad.store.faults import StoreSilent, store_errors
 from amnesiad.store.keys import Keys
 
 MAX_UNITS_PER_CALL: Final = 500
@@ -206,7 +206,8 @@ class Log:
 
     async def commit_now(self, units: Sequence[Unit]) -> list[Outcome]:
         """Write units in their order, in as few calls as the bounds allow; an error of one call leaves those before it
-        written. A dropped connection is tried once more: operation ids make that safe.
+        written. A dropped connection is tried once more: operation ids make that safe. A store that was
+        given its time and said nothing is not.
         """
         outcomes: list[Outcome] = []
         while len(outcomes) < len(units):
@@ -218,6 +219,8 @@ class Log:
         keys, args = self._encode(units)
         try:
             rows = await self._run(self._commit, keys, args)
+        except StoreSilent:
+            raise
         except StoreUnavailable:
             rows = await self._run(self._commit, keys, args)
         return [
