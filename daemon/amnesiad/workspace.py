@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -115,7 +116,8 @@ class Workspace:
         self.unreadable: dict[str, str] = {}
         self.bytes = {"perishable": 0, "record": 0}
         self._audiences: dict[tuple[Caller, int], Audience] = {}
-        self._texts: dict[Text, str] = {}
+        # By hash alone: the text itself stands in the note's words already.
+        self._texts: dict[int, str] = {}
         self._slots: dict[Slot, str] = {}
         self._ahead: dict[str, str] = {}
         self._absorbed: dict[str, int] = {}
@@ -288,7 +290,7 @@ class Workspace:
         else:
             self.ended_perishables.pop(note.id, None)
         if note.live:
-            self._texts[text_of(note, words)] = note.id
+            self._texts[hash(text_of(note, words))] = note.id
             if words.key is not None:
                 self._slots[slot_of(note, words.key)] = note.id
         self._file(note)
@@ -307,7 +309,7 @@ class Workspace:
         if note.state == "active":
             self._active.drop(note)
         self.bytes[note.regime] -= note.size
-        if self._texts.get(text := text_of(note, words)) == note.id:
+        if self._texts.get(text := hash(text_of(note, words))) == note.id:
             del self._texts[text]
         if words.key is not None and self._slots.get(slot := slot_of(note, words.key)) == note.id:
             del self._slots[slot]
@@ -337,11 +339,12 @@ class Workspace:
             note = self.notes.get(note_id)
             if note is None:
                 continue
+            used = Use(self.use.get(note_id, Use()).times + 1, now)
+            record = partial(self.use.__setitem__, note_id, used)
             if note.state == "active":
-                self._active.drop(note)
-            self.use[note_id] = Use(self.use.get(note_id, Use()).times + 1, now)
-            if note.state == "active":
-                self._active.put(note)
+                self._active.shown(note, record)
+            else:
+                record()
 
     def _ranking(self) -> Strongest:
         return Strongest(self.policy, self.due.get, self.last_access)
@@ -431,7 +434,10 @@ class Workspace:
 
     def holder_of_text(self, text: Text) -> str | None:
         """The note that holds this text as folded (time may have ended it since)."""
-        return self._texts.get(text)
+        holder = self._texts.get(hash(text))
+        if holder is None or text_of(self.notes[holder], self.words[holder]) != text:
+            return None
+        return holder
 
     def holder_of_slot(self, slot: Slot) -> str | None:
         """The note that holds this slot as folded (time may have ended it since)."""

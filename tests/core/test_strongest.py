@@ -52,6 +52,12 @@ class Shelf:
         self.access[note.id] = access
         self.strongest.put(note)
 
+    def shown(self, id_: str, at: int) -> None:
+        def record() -> None:
+            self.access[id_] = at
+
+        self.strongest.shown(self.notes[id_], record)
+
     def drop(self, id_: str) -> None:
         if (note := self.notes.pop(id_, None)) is not None:
             self.strongest.drop(note)
@@ -110,8 +116,8 @@ def test_the_groups_merged_are_what_sorting_everything_gives(
             match data.draw(st.sampled_from(["drop", "shown", "renewed"])):
                 case "drop":
                     shelf.drop(note.id)
-                case "shown":
-                    shelf.put(note, T0 + instant)
+                case "shown" if note.id in shelf.notes:
+                    shelf.shown(note.id, T0 + instant)
                 case _:
                     shelf.put(msgspec.structs.replace(note, ref_at=now, base=0.7))
     for note in notes:

@@ -14,8 +14,8 @@ from typing import Any, Final, Generic, TypeVar
 T = TypeVar("T")
 Key = Callable[[T], Any]
 
-CHUNK: Final = 512
-"""Items a chunk is cut into; it is split when it holds twice as many. Moving so many references takes a microsecond."""
+CHUNK: Final = 128
+"""Items a chunk is cut into; it is split when it holds twice as many. Only the last key of each chunk is kept."""
 MANY: Final = 8
 """More new items than the eighth part of all are sorted together with them; fewer are put in one by one."""
 
@@ -26,6 +26,7 @@ class Ordered(Generic[T]):
     def __init__(self, key: Key[T]) -> None:
         self._key = key
         self._chunks: list[list[T]] = []
+        self._lasts: list[Any] = []
         self._new: list[T] = []
         self._size = 0
 
@@ -40,7 +41,7 @@ class Ordered(Generic[T]):
         """Take an item out. Raises ``ValueError`` if none with its key is here."""
         self._sort_in()
         key = self._key(item)
-        number = self._chunk_of(key)
+        number = bisect_left(self._lasts, key)
         chunk = self._chunks[number] if number < len(self._chunks) else []
         at = bisect_left(chunk, key, key=self._key)
         if at == len(chunk) or self._key(chunk[at]) != key:
@@ -48,7 +49,9 @@ class Ordered(Generic[T]):
         del chunk[at]
         self._size -= 1
         if not chunk:
-            del self._chunks[number]
+            del self._chunks[number], self._lasts[number]
+        elif at == len(chunk):
+            self._lasts[number] = self._key(chunk[-1])
 
     def first(self) -> T | None:
         """The item with the lowest key, ``None`` if there is no item."""
@@ -64,19 +67,12 @@ class Ordered(Generic[T]):
     def beyond(self, key: Any) -> Iterator[T]:
         """The items whose key is above this one, in order. The list must not change meanwhile."""
         self._sort_in()
-        number = self._chunk_of(key)
+        number = bisect_left(self._lasts, key)
         if number == len(self._chunks):
             return
         yield from self._chunks[number][bisect_right(self._chunks[number], key, key=self._key) :]
         for chunk in self._chunks[number + 1 :]:
             yield from chunk
-
-    def _chunk_of(self, key: Any) -> int:
-        """The first chunk that ends at this key or above it."""
-        return bisect_left(self._chunks, key, key=self._last_key)
-
-    def _last_key(self, chunk: list[T]) -> Any:
-        return self._key(chunk[-1])
 
     def _sort_in(self) -> None:
         if not self._new:
@@ -86,6 +82,7 @@ class Ordered(Generic[T]):
             every = [*(item for chunk in self._chunks for item in chunk), *new]
             every.sort(key=self._key)
             self._chunks = [every[start : start + CHUNK] for start in range(0, len(every), CHUNK)]
+            self._lasts = [self._key(chunk[-1]) for chunk in self._chunks]
         else:
             for item in new:
                 self._insert(item)
@@ -93,8 +90,11 @@ class Ordered(Generic[T]):
 
     def _insert(self, item: T) -> None:
         key = self._key(item)
-        number = min(self._chunk_of(key), len(self._chunks) - 1)
+        number = min(bisect_left(self._lasts, key), len(self._chunks) - 1)
         chunk = self._chunks[number]
         chunk.insert(bisect_left(chunk, key, key=self._key), item)
         if len(chunk) >= 2 * CHUNK:
             self._chunks[number : number + 1] = [chunk[:CHUNK], chunk[CHUNK:]]
+            self._lasts[number : number + 1] = [self._key(chunk[CHUNK - 1]), self._key(chunk[-1])]
+        elif key > self._lasts[number]:
+            self._lasts[number] = key

@@ -125,6 +125,16 @@ class Strongest:
             self._by_due.remove(note)
         self._unfile(note)
 
+    def shown(self, note: Note, record: Callable[[], None]) -> None:
+        """The note's last access changes while ``record`` runs: its place among equals changes with it."""
+        if note.id in self._overdue:
+            record()
+            return
+        group = self._group(note)
+        group.notes.remove(note)
+        record()
+        group.notes.add(note)
+
     def view(
         self, now: int, places: Iterable[tuple[Scope, str | None]] | None, sees: Callable[[Audience], bool]
     ) -> View:
@@ -168,6 +178,9 @@ class Strongest:
         if group is None:
             group = groups[name] = Group(_clock(name, self._policy), self._last_access)
         group.notes.add(note)
+
+    def _group(self, note: Note) -> Group:
+        return self._shelves[note.scope, note.owner][note.kind].tiers[tier_of(note)][_clock_of(note, self._policy)]
 
     def _unfile(self, note: Note) -> None:
         place = note.scope, note.owner
