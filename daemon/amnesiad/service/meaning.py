@@ -27,8 +27,9 @@ from amnesiad.settings import Embedder
 from amnesiad.store import vectors as stored
 from amnesiad.workspace import Workspace
 
-BATCH: Final = 64
-"""Notes read from the store at once: most of them have their vector there already when a workspace is loaded."""
+BATCH: Final = 16
+"""Notes read from the store at once. When a workspace is loaded most have their vector there already; where they do not, a
+fresh note waits until so many are embedded."""
 PAUSE_S: Final = 1.0
 """After a failure, before the next try."""
 QUERY_S: Final = 1.0
@@ -59,8 +60,8 @@ class Meaning:
     def trouble(self) -> str:
         """Why the configured model is not used, in a sentence; ``""`` where it is, or none is configured."""
         if self.name != "none" and self.state == "missing":
-            lacking = " and ".join(embedding.missing(self.name))
-            return f'embedder is {self.name}, but {lacking} is not installed: pip install "{embedding.EXTRA}"'
+            lacking = " ".join(embedding.missing(self.name))
+            return f"embedder is {self.name}, but not all of {embedding.EXTRA} is installed: pip install {lacking}"
         if self.state == "broken":
             return f"embedder is {self.name}, but it cannot be loaded; the daemon's log says why"
         return ""
