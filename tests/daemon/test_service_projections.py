@@ -12,7 +12,9 @@ from tests.daemon.conftest import serve
 from tests.daemon.desk import DAY, HUMAN, ManualClock, call, kept, listed, problems, projection, refile, remember, sweep
 
 from amnesiad import wire
+from amnesiad.core.callers import Caller
 from amnesiad.core.errors import AmnesiaError
+from amnesiad.core.strongest import TIERS
 from amnesiad.service import Service
 from amnesiad.store import policies
 from amnesiad.workspace import Workspace
@@ -38,7 +40,8 @@ def _seen(workspace: Workspace) -> dict[str, object]:
         "live": {note_id for note_id in workspace.notes if note_id in workspace.live},
         "ended": {note_id for note_id in workspace.notes if note_id in workspace.ended},
         "sizes": (len(workspace.live), len(workspace.ended)),
-        "triggered": set(workspace.triggered),
+        "triggered": {note_id for note_id in workspace.notes if note_id in workspace.triggered},
+        "active": {note.id for tier in TIERS for note in workspace.active(Caller(role="human"), 0).strongest(tier)},
         "ended perishables": set(workspace.ended_perishables),
         "texts": workspace._texts,
         "slots": workspace._slots,

@@ -39,6 +39,9 @@ class TriggerIndex:
     def __len__(self) -> int:
         return len(self._filed)
 
+    def __contains__(self, id_: object) -> bool:
+        return id_ in self._filed
+
     def put(self, id_: str, triggers: Sequence[Trigger]) -> None:
         """File a note by these triggers, in place of those it was filed by before."""
         self.drop(id_)

@@ -1,7 +1,8 @@
 """The daemon: one owner of everything between a store and a socket.
 
-Start: state directory and install key, the store (waited for, then checked), its clock, the service, the socket, and at
-last the bridge and the timer. Shutdown, in this order:
+Start: state directory and install key, the store (waited for, then checked), its clock, the service, the socket, the
+bridge and the timer, and at last the workspaces used last are loaded. Until then ``/readyz`` tells how far it has come;
+requests are answered all the same. Shutdown, in this order:
 
 1. the socket goes; requests in flight are answered, feeds end;
 2. bridge, timer and clock are cancelled; what they had not finished is still in the store, unacknowledged;
@@ -29,7 +30,7 @@ from amnesiad.bridge import Bridge, Jobs, Timer
 from amnesiad.daemon.notify import notify
 from amnesiad.errors import AmnesiaError, ConfigError, StoreUnavailable
 from amnesiad.logs import configure_logging
-from amnesiad.service import Service
+from amnesiad.service import Service, residence
 from amnesiad.settings import Settings
 from amnesiad.store.clock import StoreClock
 from amnesiad.store.connect import check_fit, connect
@@ -38,6 +39,8 @@ from amnesiad.store.location import store_url
 
 WAIT_S: Final = 0.5
 """Between two tries to reach the store at the start."""
+IDLE_LOOK_S: Final = 10.0
+"""How often is looked for workspaces that nobody uses."""
 CLOCK_LOOK_S: Final = 1.0
 """How often is looked whether the store's time should be asked for again."""
 
@@ -59,6 +62,7 @@ class Daemon:
         self._service: Service | None = None
         self._server: ApiServer | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._readiness = Readiness(ready=False, stage="starting")
 
     async def start(self) -> None:
         """Come up, waiting for the store as long as it takes. Leaves nothing behind when it fails or is cancelled.
@@ -84,13 +88,21 @@ class Daemon:
         await service.start()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
-        app = App(service, readiness=lambda: Readiness(ready=bool(self._tasks)))
+        app = App(service, readiness=lambda: self._readiness)
         self._server = ApiServer(app, settings.socket, http=settings.http_address, state_dir=settings.state_dir)
         await self._server.start()
         self._run("clock", _keep_time(clock, redis))
         self._run("bridge", Bridge(redis, jobs, settings.policy).run())
         self._run("timer", Timer(redis, clock, jobs, erase_within=settings.erase_within).run())
+        self._run("residence", _keep_small(service))
+        # A store that goes away meanwhile costs the first readers the load, not the start.
+        with contextlib.suppress(StoreUnavailable):
+            await residence.preload(service, self._report)
+        self._readiness = Readiness(ready=True)
         logger.info("the daemon serves", socket=str(settings.socket), http=self._server.http_address)
+
+    def _report(self, done: int, total: int) -> None:
+        self._readiness = Readiness(ready=False, stage="loading workspaces", done=done, total=total)
 
     async def _reach_store(self) -> Any:
         said = False
@@ -127,6 +139,7 @@ class Daemon:
         if self._redis is not None:
             await self._redis.aclose()
         self._server = self._service = self._jobs = self._redis = None
+        self._readiness = Readiness(ready=False, stage="stopped")
 
 
 def open_keyring(state_dir: Path) -> Keyring:
@@ -149,6 +162,13 @@ async def _keep_time(clock: StoreClock, redis: Any) -> None:
             with contextlib.suppress(StoreUnavailable):
                 await clock.sync(redis)
         await asyncio.sleep(CLOCK_LOOK_S)
+
+
+async def _keep_small(service: Service) -> None:
+    while True:
+        await asyncio.sleep(IDLE_LOOK_S)
+        if dropped := residence.drop_idle(service):
+            logger.debug("dropped idle workspaces", count=dropped)
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from redis.asyncio import Redis
 
@@ -23,23 +23,44 @@ FIRST_POLICY: Final = 0
 SCAN_COUNT: Final = 500
 """Keys per step when a workspace's keys are looked for; dropping is the only thing that looks."""
 
-_RENAME_LUA: Final = """
-local ws = redis.call('HGET', KEYS[1], ARGV[1])
-if not ws then return -1 end
-if ARGV[1] == ARGV[2] then return 1 end
-if redis.call('HSETNX', KEYS[1], ARGV[2], ws) == 0 then return 0 end
+_DONE: Final = 1
+_TAKEN: Final = 0
+_MOVED: Final = -2
+"""What the scripts below answer; -1 says that the name means another workspace by now."""
+
+_LAST_LUA: Final = """
+local function moved(log, seen)
+  if seen == '' then return false end
+  local last = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)
+  return (#last == 0 and '0-0' or last[1][1]) ~= seen
+end
+"""
+"""Whether the log has gone on since whoever decided looked at it; ``''`` asks nothing."""
+
+_RENAME_LUA: Final = (
+    _LAST_LUA
+    + """
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return -1 end
+if moved(KEYS[2], ARGV[4]) then return -2 end
+if ARGV[1] == ARGV[3] then return 1 end
+if redis.call('HSETNX', KEYS[1], ARGV[3], ARGV[2]) == 0 then return 0 end
 redis.call('HDEL', KEYS[1], ARGV[1])
 return 1
 """
+)
 """One step, because a workspace found under two names would be dropped under one and lost under the other."""
 
-_DROP_LUA: Final = """
-if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+_DROP_LUA: Final = (
+    _LAST_LUA
+    + """
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return -1 end
+if moved(KEYS[3], ARGV[3]) then return -2 end
 redis.call('HDEL', KEYS[1], ARGV[1])
 redis.call('HINCRBY', KEYS[2], 'unscrubbed', 1)
 for i = 3, #KEYS do redis.call('UNLINK', KEYS[i]) end
 return 1
 """
+)
 """One step too: the words are still in the data files, and only the count of unscrubbed erasures remembers it."""
 
 
@@ -94,26 +115,59 @@ async def all_workspaces(redis: Redis) -> dict[str, str]:
     return {name.decode(): ws.decode() for name, ws in sorted(rows.items())}
 
 
-async def rename(redis: Redis, name: str, to: str) -> None:
-    """Give a workspace another name. Raises ``NotFound``, or ``Conflict`` when the new name is taken."""
-    with store_errors():
-        done = cast(int, await redis.register_script(_RENAME_LUA)(keys=[keyspace.WORKSPACES], args=[name, to]))
-    if done < 0:
-        raise NotFound("there is no such workspace", field="workspace", hint="amnesia workspaces lists them")
-    if not done:
-        raise Conflict("another workspace has that name", field="to", hint="choose another name, or drop that one")
+class Seen(NamedTuple):
+    """The workspace that a decision was made about: its id, and the last id of its log then."""
+
+    ws: str
+    last: str
 
 
-async def drop(redis: Redis, name: str) -> bool:
+class MovedOn(Exception):  # noqa: N818 - no failure: whoever decided looks again
+    """The workspace is not what it was when it was decided about: its log went on, or its name means another."""
+
+
+async def rename(redis: Redis, name: str, to: str, *, seen: Seen | None = None) -> None:
+    """Give a workspace another name. Raises ``NotFound``, or ``Conflict`` when the new name is taken.
+
+    With ``seen`` only while it is as it was seen, else ``MovedOn``.
+    """
+    while (ws := await find(redis, name)) is not None:
+        if seen is not None and ws != seen.ws:
+            raise MovedOn
+        with store_errors():
+            script = redis.register_script(_RENAME_LUA)
+            last = "" if seen is None else seen.last
+            done = cast(int, await script(keys=[keyspace.WORKSPACES, Keys(ws).log], args=[name, ws, to, last]))
+        if done == _MOVED:
+            raise MovedOn
+        if done == _TAKEN:
+            raise Conflict("another workspace has that name", field="to", hint="choose another name, or drop that one")
+        if done == _DONE:
+            return
+    raise NotFound("there is no such workspace", field="rename", hint="amnesia workspaces lists them")
+
+
+async def drop(redis: Redis, name: str, *, seen: Seen | None = None) -> bool:
     """Delete a workspace, its log and its words; ``False`` if there is none.
 
     Name, words and all go in one step, so that nobody finds a half-deleted workspace and no crash leaves one's words.
+    With ``seen`` only while it is as it was seen, else ``MovedOn``: nothing written meanwhile goes unlooked at.
     """
     while (ws := await find(redis, name)) is not None:
+        if seen is not None and ws != seen.ws:
+            raise MovedOn
+        keys = Keys(ws)
+        others = [key for key in keys.fixed if key != keys.log]
         with store_errors():
             script = redis.register_script(_DROP_LUA)
-            dropped = await script(keys=[keyspace.WORKSPACES, keyspace.META, *Keys(ws).fixed], args=[name, ws])
-        if dropped:
+            last = "" if seen is None else seen.last
+            done = cast(
+                int,
+                await script(keys=[keyspace.WORKSPACES, keyspace.META, keys.log, *others], args=[name, ws, last]),
+            )
+        if done == _MOVED:
+            raise MovedOn
+        if done == _DONE:
             await delete_keys(redis, ws)
             return True
     return False
@@ -130,6 +184,21 @@ async def delete_keys(redis: Redis, ws: str) -> int:
         async for key in redis.scan_iter(match=f"{keys.prefix}*", count=SCAN_COUNT):
             count += await redis.unlink(key)
     return count
+
+
+async def used_last(redis: Redis, most: int) -> dict[str, str]:
+    """The workspaces that were written or shown last, name → id, the latest first."""
+    known = await all_workspaces(redis)
+    with store_errors():
+        pipe = redis.pipeline(transaction=False)
+        for ws in known.values():
+            for stream in (Keys(ws).log, Keys(ws).access):
+                pipe.xrevrange(stream, count=1)
+        latest = cast(list[list[tuple[bytes, object]]], await pipe.execute())
+    times = [int(entries[0][0].partition(b"-")[0]) if entries else 0 for entries in latest]
+    latest_use = map(max, times[::2], times[1::2])
+    ranked = sorted(zip(latest_use, known.items(), strict=True), reverse=True)
+    return dict(item for _, item in ranked[:most])
 
 
 async def sizes(redis: Redis, ids: Sequence[str]) -> list[int]:
