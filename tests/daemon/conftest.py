@@ -9,11 +9,18 @@ import pytest
 from redis.asyncio import Redis
 from tests.daemon.desk import ManualClock, Recorder
 
+from amnesiad import embedding
 from amnesiad.service import Service
 from amnesiad.settings import load_settings
 from amnesiad.store.clock import StoreClock
 from amnesiad.store.connect import connect
 from amnesiad.store.keyring import Keyring
+
+
+@pytest.fixture(scope="session")
+def encoder() -> embedding.Encoder:
+    """The model ``use``, loaded."""
+    return embedding.load("use")
 
 
 @pytest.fixture
