@@ -107,6 +107,14 @@ def test_ends_that_end_nothing(event: str, fields: dict[str, Any]) -> None:
     assert of(event, **fields) == []
 
 
+def test_a_workflow_agent_ends_at_its_own_end_alone() -> None:
+    """A subagent-end leaves a workflow's agent its notes; the end of its workflow, or its disposal, does not."""
+    child: dict[str, Any] = {"session": "s", "agent": "a", "agent_kind": "workflow"}
+    assert of("subagent-end", **child) == []
+    for end in ("workflow-agent-end", "agent-disposed"):
+        assert of(end, **child) == [End("s/a", children=False, agent_kind="workflow")]
+
+
 def test_a_continuable_child_is_kept_by_choice() -> None:
     """With continuable_end = keep a subagent-end keeps a continuable child's notes; its disposal still ends them."""
     keep = msgspec.structs.replace(POLICY, continuable_end="keep")

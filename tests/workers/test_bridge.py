@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 from redis.asyncio import Redis
 from tests.support import dump, wait_until
@@ -111,6 +112,24 @@ async def test_an_agents_life_from_start_to_end(yard: Yard) -> None:
     assert await yard.pending() == 0
     await yard.work()
     assert await world.note("x") is None
+
+
+@pytest.mark.parametrize(
+    ("agent_kind", "choice", "kept"),
+    [("continuable", "keep", True), ("continuable", "unplug", False), ("workflow", "unplug", True),
+     ("subagent", "keep", False)],
+)  # fmt: skip
+async def test_an_end_without_a_kind_is_of_the_kind_the_owner_began_as(
+    yard: Yard, agent_kind: str, choice: str, kept: bool
+) -> None:
+    """An end that does not say which kind of child it ends goes by what the owner's cell knows."""
+    bridge = Bridge(yard.redis, yard.jobs, msgspec.structs.replace(POLICY, continuable_end=choice))
+    yard.bridge = bridge
+    await yard.send("subagent-start", session="s", agent="a", agent_kind=agent_kind)
+    await yard.send("subagent-end", session="s", agent="a")
+    await yard.handle()
+    assert (await read_owner(yard.redis, yard.world.keys, "s/a")).open is kept
+    assert (await yard.queued() == []) is kept
 
 
 async def test_a_late_heartbeat_is_no_life(yard: Yard) -> None:

@@ -14,14 +14,16 @@ import secrets
 import socket
 import time
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
+import msgspec
 import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from amnesiad import wire
 from amnesiad.bridge.jobs import Job, Jobs
+from amnesiad.core.callers import CHILD_KINDS, AgentKind
 from amnesiad.core.lifecycle import (
     Check,
     Compacted,
@@ -33,13 +35,15 @@ from amnesiad.core.lifecycle import (
     Touch,
     check_event,
     effects,
+    leaves_kind_open,
+    owner_of,
 )
 from amnesiad.core.policy import Policy
 from amnesiad.errors import AmnesiaError, NotFound, StoreUnavailable
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, Keys
 from amnesiad.store.log import Log, seq_key
-from amnesiad.store.owners import children_of, close_owner, open_owner, touch_owners
+from amnesiad.store.owners import children_of, close_owner, open_owner, read_owner, touch_owners
 from amnesiad.store.policies import read_policy
 from amnesiad.store.workspaces import find
 
@@ -192,12 +196,23 @@ class Bridge:
         scene = await self._scene(batch, event.workspace)
         if scene is None:
             return  # Nobody has written there, so nothing can end.
+        event = await self._of_its_kind(scene, event)
         heard_at = seq_key(seq)[0]
         for effect in effects(event, scene.policy):
             try:
                 await self._effect(batch, scene, effect, event, seq, heard_at)
             except NotFound:
                 return  # Dropped meanwhile.
+
+    async def _of_its_kind(self, scene: _Scene, event: LifecycleEvent) -> LifecycleEvent:
+        """The event with the kind of child its owner began as, where it ends one without saying which."""
+        owner = owner_of(event) if leaves_kind_open(event) else None
+        if owner is None:
+            return event
+        known = (await read_owner(self._redis, scene.log.keys, owner)).agent_kind
+        if known not in CHILD_KINDS:
+            return event
+        return msgspec.structs.replace(event, agent_kind=cast(AgentKind, known))
 
     async def _scene(self, batch: _Batch, name: str) -> _Scene | None:
         if name not in batch.scenes:

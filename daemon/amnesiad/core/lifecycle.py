@@ -129,11 +129,17 @@ def owner_of(event: LifecycleEvent) -> str | None:
     return event.team if kind == "teammate" else event.session
 
 
+def leaves_kind_open(event: LifecycleEvent) -> bool:
+    """Whether the event ends a child without saying of which kind: then what its owner's cell knows decides."""
+    return event.agent_kind is None and event.event in ("subagent-end", "agent-disposed") and event.agent is not None
+
+
 def effects(event: LifecycleEvent, policy: Policy) -> list[Effect]:
     """What the event asks for, in order; ``[]`` where it asks for nothing.
 
     An end that names no agent ends nothing unless it is the session's own; a teammate's end leaves the team's notes,
-    the lead's (its session *is* the team) takes them along; a continuable child is kept by policy.
+    the lead's (its session *is* the team) takes them along; a continuable child is kept by policy; a workflow's agent
+    goes on after a subagent-end.
     """
     owner = owner_of(event)
     kind = kind_of(event)
@@ -156,7 +162,8 @@ def _end(event: LifecycleEvent, owner: str | None, kind: AgentKind, policy: Poli
     if owner is None or kind == "teammate":
         return []
     if kind in CHILD_KINDS:
-        kept = kind == "continuable" and event.event == "subagent-end" and policy.continuable_end == "keep"
+        paused = event.event == "subagent-end"
+        kept = paused and (kind == "workflow" or (kind == "continuable" and policy.continuable_end == "keep"))
         return [] if kept else [End(owner, children=False, agent_kind=kind)]
     disposed = event.event == "agent-disposed" and event.agent_kind == "main"
     return [End(owner, children=True, agent_kind=kind)] if disposed or event.event == "session-end" else []
