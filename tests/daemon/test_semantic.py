@@ -28,6 +28,7 @@ from tests.daemon.desk import (
 from tests.support import wait_until
 
 from amnesiad import embedding
+from amnesiad.errors import StoreUnavailable
 from amnesiad.search import Vectors
 from amnesiad.service import Service
 from amnesiad.settings import load_settings
@@ -306,6 +307,22 @@ class TestKeeping:
         await call(clever, "rebuild", caller=HUMAN)
         assert set(await filed(clever)) == {note_id.encode()}
         assert await problems(clever) == ()
+
+    async def test_a_store_that_is_away_is_waited_for(self, clever: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What could not be filed is filed once the store answers again."""
+        file, fails = stored.file, iter([True, True, False])
+
+        async def shaky(*args: Any) -> int:
+            if next(fails, False):
+                raise StoreUnavailable("away")
+            return await file(*args)
+
+        monkeypatch.setattr(stored, "file", shaky)
+        monkeypatch.setattr("amnesiad.service.meaning.PAUSE_S", 0)
+        await remember(clever, "The client hates pop-up windows.")
+        await embedded(clever)
+        assert next(fails, None) is None
+        assert await recalled(clever, "what does a customer dislike") == ["The client hates pop-up windows."]
 
     async def test_a_model_that_fails_costs_only_its_notes(
         self, clever: Service, encoder: embedding.Encoder, monkeypatch: pytest.MonkeyPatch

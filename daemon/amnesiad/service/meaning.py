@@ -192,10 +192,10 @@ class Meaning:
                     "notes stay without vectors", ws=workspace.ws, count=len(chunk), error=type(error).__name__
                 )
                 continue
-            for (id_, _, content), row in zip(chunk, rows, strict=True):
-                _take_in(workspace, vectors, id_, content, row)
             filed = [(id_, raw, row) for (id_, raw, _), row in zip(chunk, rows, strict=True)]
             await stored.file(workspace.redis, workspace.keys, model.id, filed)
+            for (id_, _, content), row in zip(chunk, rows, strict=True):
+                _take_in(workspace, vectors, id_, content, row)
 
     async def _in_thread(self, work: Callable[[A], R], argument: A) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, argument)
