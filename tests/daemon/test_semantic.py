@@ -6,6 +6,8 @@ Two services, as two daemons would be, share one loaded model: loading takes a s
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import random
 import time
 from collections.abc import AsyncIterator
 from typing import Any, cast
@@ -28,6 +30,7 @@ from tests.daemon.desk import (
 from tests.support import wait_until
 
 from amnesiad import embedding
+from amnesiad.core.errors import AmnesiaError
 from amnesiad.errors import StoreUnavailable
 from amnesiad.search import Vectors
 from amnesiad.service import Service
@@ -296,6 +299,35 @@ class TestKeeping:
         await embedded(other)
         await wait_until(lambda: _same(other, good))
 
+    @pytest.mark.parametrize("seed", range(3))
+    async def test_writes_and_ends_race_with_the_model(self, clever: Service, other: Service, seed: int) -> None:
+        """While two daemons embed, notes come, end, come back and are erased: at the end each live note has the vector of
+        its own words in both, and no vector is left of any that is gone."""
+        await other.start()
+        daemons, chance, ids = (clever, other), random.Random(seed), list[str]()
+
+        async def act(number: int) -> None:
+            daemon = chance.choice(daemons)
+            if not ids or chance.random() < 0.5:
+                ids.append(await remember(daemon, f"Parcel {number} is at shelf {chance.randrange(9)}."))
+                return
+            verb = chance.choice(["forget", "revoke", "reinstate", "edit"])
+            asked: dict[str, dict[str, Any]] = {"revoke": {"reason": "no"}, "edit": {"tags": [f"t{number}"]}}
+            with contextlib.suppress(AmnesiaError):  # what has ended already cannot end so again
+                await call(daemon, verb, id=chance.choice(ids), caller=HUMAN, **asked.get(verb, {}))
+
+        for start in range(0, 120, 8):
+            await asyncio.gather(*(act(number) for number in range(start, start + 8)))
+        for daemon in daemons:
+            vectors = await embedded(daemon)
+            words = (await projection(daemon)).words
+            rows = daemon.meaning._encoder.notes([words[id_].content for id_ in vectors.ids])  # type: ignore[union-attr]
+            for id_, row in zip(vectors.ids, rows, strict=True):
+                assert vectors.cosines(row)[vectors.ids.index(id_)] == pytest.approx(1, abs=1e-3)
+        assert await problems(clever) == ()
+        stranded = set(await filed(clever)) - {id_.encode() for id_ in (await projection(clever)).words}
+        assert stranded == set()
+
     async def test_verify_and_rebuild_know_vectors(self, clever: Service) -> None:
         """Vectors are no difference; those of nobody are, and a rebuild erases them and no other."""
         note_id = await remember(clever, "The client hates pop-up windows.")
@@ -323,6 +355,21 @@ class TestKeeping:
         await embedded(clever)
         assert next(fails, None) is None
         assert await recalled(clever, "what does a customer dislike") == ["The client hates pop-up windows."]
+
+    async def test_a_damaged_key_stops_no_other_workspace(self, clever: Service) -> None:
+        """Where vectors cannot be kept, notes are found by words; a workspace beside it is embedded all the same."""
+        await remember(clever, "The parcel is at shelf 7.")
+        await embedded(clever)
+        keys = (await projection(clever)).keys
+        await clever.redis.set(keys.vectors, "x")
+        clever.close("desk")
+        assert await recalled(clever, "parcel") == ["The parcel is at shelf 7."]
+        await remember(clever, "The client hates pop-up windows.", workspace="beside")
+        vectors = (await projection(clever, "beside")).vectors
+        assert vectors is not None
+        await wait_until(lambda: len(vectors) == 1)
+        query = "what does a customer dislike"
+        assert await recalled(clever, query, workspace="beside") == ["The client hates pop-up windows."]
 
     async def test_a_model_that_fails_costs_only_its_notes(
         self, clever: Service, encoder: embedding.Encoder, monkeypatch: pytest.MonkeyPatch

@@ -167,6 +167,9 @@ class Meaning:
                 if id_ in workspace.live and id_ not in vectors:
                     vectors.expect(id_)
             await asyncio.sleep(PAUSE_S)
+        except Exception as error:
+            # Tried again it would break again, and keep the notes of all other workspaces waiting.
+            logger.error("notes stay without vectors", ws=workspace.ws, count=len(ids), error=type(error).__name__)
 
     async def _embed(self, workspace: Workspace, vectors: Vectors, ids: Sequence[str]) -> None:
         encoder = self._encoder
@@ -187,7 +190,6 @@ class Meaning:
             try:
                 rows = await self._in_thread(encoder.notes, [content for _, _, content in chunk])
             except Exception as error:
-                # They are found by words; to try the same again and again would keep all others waiting.
                 logger.error(
                     "notes stay without vectors", ws=workspace.ws, count=len(chunk), error=type(error).__name__
                 )
