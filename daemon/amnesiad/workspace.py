@@ -169,7 +169,7 @@ class Workspace:
                 continue
             head = vault.read_head(id_, raw_head)
             if isinstance(head, vault.Unreadable):
-                self._set_aside(id_, head.problem)
+                self.set_aside(id_, head.problem)
                 continue
             known = self.notes.get(id_)
             if known is not None and known.version > head.note.version:
@@ -181,11 +181,11 @@ class Workspace:
             except msgspec.MsgspecError:
                 text = None
             if text is None:
-                self._set_aside(id_, "words: missing or malformed")
+                self.set_aside(id_, "words: missing or malformed")
             else:
                 self._put(head.note, text)
 
-    def _set_aside(self, note_id: str, problem: str) -> None:
+    def set_aside(self, note_id: str, problem: str) -> None:
         """A note that cannot be read is shown nowhere and named by verify; it stops nothing else."""
         self._remove(note_id)
         self.unreadable[note_id] = problem

@@ -391,7 +391,7 @@ class TestBatching:
         await driver.redis.script_flush()
         await driver.remember("after")
         await driver.redis.script_flush()
-        assert (await driver.log.witness(NOW, []))[1] == []
+        assert (await driver.log.witness(NOW, [])).moved == []
 
 
 class TestRaces:
@@ -463,8 +463,8 @@ class TestWitness:
         one, two = await driver.remember("one"), await driver.remember("two")
         shown = [(one, 1), (two, 1)]
         for _ in range(2):
-            last, moved = await driver.log.witness(NOW, shown, entry=b'{"ids":[]}', owner="s1", used=1)
-            assert (last, moved) == (await driver.log.last_id(), [])
+            found = await driver.log.witness(NOW, shown, entry=b'{"ids":[]}', owner="s1", used=1)
+            assert (found.last, found.moved) == (await driver.log.last_id(), [])
         stored = await dump(driver.redis)
         assert [fields for _, fields in stored[driver.keys.access]] == [{b"e": b'{"ids":[]}'}] * 2
         assert stored[driver.keys.use] == {f"{one}:n".encode(): b"2", f"{one}:t".encode(): str(NOW).encode()}
@@ -477,11 +477,38 @@ class TestWitness:
         gone = await driver.remember("gone")
         await driver.change(gone, decisions.forget(driver.notes[gone], HUMAN, NOW))
         shown = [(one, 1), (two, 1), (gone, 1), ("unknown000", 1)]
-        _, moved = await driver.log.witness(NOW, shown, entry=b"{}", used=4)
-        assert moved == [one, gone, "unknown000"]
+        found = await driver.log.witness(NOW, shown, entry=b"{}", used=4)
+        assert found.moved == [one, gone, "unknown000"]
         stored = await dump(driver.redis)
         assert driver.keys.access not in stored
         assert driver.keys.use not in stored
+
+    async def test_a_note_is_marked_by_one_of_many_answers(self, driver: Driver) -> None:
+        """Of answers made from the same view of a session's ledger one is let out; the others learn what it showed."""
+        one, two = await driver.remember("one"), await driver.remember("two")
+        views = [await driver.log.once("s1", str(turn), 60_000) for turn in range(5)]
+        shown = [(one, 1), (two, 1)]
+        found = await asyncio.gather(
+            *(driver.log.witness(NOW, shown, entry=b"{}", used=1, once=view) for view in views)
+        )
+        assert sorted(answer.shown for answer in found) == [[], [one], [one], [one], [one]]
+        winner = views[[answer.shown for answer in found].index([])]
+        assert {view.shown(one) for view in views if view is not winner} == {(NOW, winner.turn)}
+        stored = await dump(driver.redis)
+        assert len(stored[driver.keys.access]) == 1
+        assert stored[driver.keys.ledger("s1")] == {one.encode(): f"{NOW}|{winner.turn}".encode()}
+        assert 0 < await driver.redis.pttl(driver.keys.ledger("s1")) <= 60_000
+
+    async def test_an_answer_by_an_older_policy_is_stopped(self, driver: Driver) -> None:
+        """A policy that was changed meanwhile stops an answer even where it does not insist on the log's end."""
+        one = await driver.remember("one")
+        assert not (await driver.log.witness(NOW, [(one, 1)], entry=b"{}", policy=0)).later_policy
+        unit = Unit()
+        write_policy(unit, driver.keys, 0, {"injection_enabled": False}, ())
+        await driver.log.commit(unit)
+        assert (await driver.log.witness(NOW, [(one, 1)], entry=b"{}", used=1, policy=0)).later_policy
+        assert not (await driver.log.witness(NOW, [(one, 1)], policy=1)).later_policy
+        assert len((await dump(driver.redis))[driver.keys.access]) == 1
 
 
 class TestWorkspaces:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -24,6 +24,7 @@ from tests.daemon.desk import (
     sweep,
 )
 
+from amnesiad import wire
 from amnesiad.service import Service
 from amnesiad.store.connect import connect
 from amnesiad.store.server import EmbeddedServer
@@ -190,6 +191,143 @@ async def test_a_trigger_fires_once_per_session_and_turn(service: Service, clock
     clock.advance(600_000)
     assert await fired("s1", 2) == set(), "never twice in one turn"
     assert await fired("s1", 3) == {cool}
+
+
+async def test_many_firings_at_once_show_each_note_once(service: Service, second: Service) -> None:
+    """V32: 24 firings of one session at the same instant, over two daemons, show each of ten notes exactly once."""
+    ids = [await remember(service, f"mind step {n}", triggers=[{"event": "pre-run"}]) for n in range(10)]
+    await listed(second)
+    caller = {"session": "s1"}
+    answers = await asyncio.gather(
+        *(call(one, "fire", event="pre-run", turn=1, caller=caller) for _ in range(12) for one in (service, second))
+    )
+    assert sorted(note.id for answer in answers for note in answer.notes) == sorted(ids)
+    rows = (await call(service, "ledger", caller=HUMAN)).rows
+    assert sorted(note_id for row in rows for note_id in row.ids) == sorted(ids), "the ledger has what was shown"
+
+
+async def test_a_turn_without_a_session_shows_a_note_once(service: Service) -> None:
+    """V32: once per turn holds for an agent that has no session too; its next turn shows the note again."""
+    note_id = await remember(service, "keep the log open", triggers=[{"event": "pre-run"}])
+
+    async def fired(turn: int | None, agent: str = "a1") -> list[str]:
+        return [
+            note.id for note in (await call(service, "fire", event="pre-run", turn=turn, caller={"agent": agent})).notes
+        ]
+
+    assert [await fired(1), await fired(1), await fired(2), await fired(1, "a2")] == [
+        [note_id],
+        [],
+        [note_id],
+        [note_id],
+    ]
+    assert [await fired(None), await fired(None)] == [[note_id], [note_id]], "without a turn nothing tells two apart"
+
+
+async def test_what_a_policy_forbids_is_not_injected_by_a_daemon_that_lags(service: Service, second: Service) -> None:
+    """C44: injection is switched off through one daemon; another, whose view is older, injects and fires nothing, and
+    both do again once it is switched on."""
+    note_id = await remember(service, "a fact", triggers=[{"event": "pre-run"}])
+    await listed(second)
+    for enabled, shown in ((False, []), (True, [note_id])):
+        await call(service, "policy", set={"injection_enabled": enabled}, caller=HUMAN)
+        assert list((await call(second, "inject")).ids) == shown
+        await call(service, "policy", set={"injection_enabled": not enabled}, caller=HUMAN)
+        await call(service, "policy", set={"injection_enabled": enabled}, caller=HUMAN)
+        assert [note.id for note in (await call(second, "fire", event="pre-run")).notes] == shown
+
+
+async def test_an_injection_keeps_to_the_budget_of_a_policy_changed_elsewhere(
+    service: Service, second: Service
+) -> None:
+    """C44: ``max_injected_tokens`` lowered through one daemon bounds the next injection of another."""
+    for n in range(20):
+        await remember(service, f"fact number {n} with some words to it")
+    assert (await call(second, "inject")).tokens > 200
+    await call(service, "policy", set={"max_injected_tokens": 200}, caller=HUMAN)
+    answer = await call(second, "inject")
+    assert (answer.budget_tokens, answer.tokens <= 200) == (200, True)
+
+
+async def test_recall_by_path_warns_of_what_was_revoked_there(service: Service) -> None:
+    """V35: a revoked note anchored at a path comes as a deterrent of a recall by that path, as it does of an inject; at
+    most ``max_deterrents`` of them, and only those that the other filters let through."""
+    ids = []
+    for n in range(4):
+        ids.append(await remember(service, f"belief {n}", kind="finding", anchors=["src/a.py"], tags=[f"t{n}"]))
+        await call(service, "revoke", id=ids[-1], reason="no")
+    other = await remember(service, "elsewhere", kind="finding", anchors=["src/b.py"])
+    await call(service, "revoke", id=other, reason="no")
+
+    async def warned(**fields: Any) -> set[str]:
+        return {one.id for one in (await call(service, "recall", **fields)).deterrents}
+
+    by_path = await warned(paths=["src/a.py"])
+    assert len(by_path) == 3
+    assert by_path < set(ids)
+    assert await warned(paths=["src/a.py"], tags=["t0"]) == {ids[0]}
+    assert await warned(paths=["src/b.py"], query="elsewhere") == {other}
+    assert await warned() == set()
+    await call(service, "policy", set={"max_deterrents": 1}, caller=HUMAN)
+    assert len(await warned(paths=["src/a.py"])) == len(await warned(query="belief")) == 1
+
+
+@pytest.mark.parametrize("damage", ["another version", "no head at all"])
+async def test_one_damaged_head_leaves_the_others_readable(service: Service, second: Service, damage: str) -> None:
+    """V09: a head that is overwritten under running daemons takes its own note out of every read, and nothing else."""
+    good = await remember(service, "the good fact", triggers=[{"event": "pre-run"}])
+    bad = await remember(service, "the bad fact", triggers=[{"event": "pre-run"}])
+    await listed(second)
+    workspace = await projection(service)
+    raw = cast(bytes, await service.redis.hget(workspace.keys.heads, bad))
+    await service.redis.hset(workspace.keys.heads, bad, b"9" + raw if damage == "another version" else b"garbage")
+    for one in (service, second):
+        assert await recalled(one, "fact") == ["the good fact"]
+        assert await recalled(one) == ["the good fact"]
+        assert list((await call(one, "inject")).ids) == [good]
+    assert [note.id for note in (await call(service, "fire", event="pre-run")).notes] == [good]
+    assert any(bad in problem for problem in (await call(service, "verify")).problems)
+
+
+async def test_damage_beside_the_notes_denies_nothing_else(service: Service) -> None:
+    """V09: a garbage tomb, owner's cell, use counter and ledger entry: audit, status, export, list, owners and ledger
+    tell the rest, and only the writes of that owner are refused, with what mends it."""
+    gone, damaged = await remember(service, "goes"), await remember(service, "goes too")
+    for note_id in (gone, damaged):
+        await call(service, "forget", id=note_id, caller=HUMAN)
+    stays = await remember(service, "stays", triggers=[{"event": "pre-run"}])
+    await remember(service, "of s1", scope="session", caller={"session": "s1"})
+    await remember(service, "of s2", scope="session", caller={"session": "s2"})
+    assert list((await call(service, "inject", caller={"session": "s1"})).ids) != []
+    keys, redis = (await projection(service)).keys, service.redis
+    await redis.hset(keys.tomb, damaged, "garbage")
+    await redis.hset(keys.cells, "owner:s2", "garbage")
+    await redis.hset(keys.use, f"{stays}:n", "many")
+    await redis.xadd(keys.access, {"who": "a stranger"})
+    await redis.xadd(keys.access, {"e": "not ours"})
+    service.close("desk")
+    assert [entry.id for entry in (await call(service, "audit", caller=HUMAN)).entries] == [gone]
+    assert [end.id for end in (await call(service, "status", caller=HUMAN)).recent] == [gone]
+    assert await listed(service, states=["forgotten"], caller=HUMAN) == [gone]
+    assert (await refused(call(service, "inspect", id=damaged, caller=HUMAN))).code == "not_found"
+    request = wire.decode("export", msgspec.json.encode({"workspace": "desk", "caller": HUMAN}))
+    assert [line async for line in service.export(request)]
+    assert [row.owner for row in (await call(service, "owners", caller=HUMAN)).rows] == ["s1"]
+    assert len((await call(service, "ledger", caller=HUMAN)).rows) == 1
+    await remember(service, "more of s1", scope="session", caller={"session": "s1"})
+    refusal = await refused(remember(service, "more of s2", scope="session", caller={"session": "s2"}))
+    assert (refusal.code, "amnesia rebuild" in str(refusal.hint)) == ("conflict", True)
+
+
+async def test_an_owner_with_damaged_facts_lives_on_by_its_stamp(service: Service) -> None:
+    """V09: where only the facts of an owner's cell are damaged, its stamp still says which life it is in."""
+    await remember(service, "of s1", scope="session", caller={"session": "s1"})
+    keys = (await projection(service)).keys
+    await service.redis.hset(keys.cells, "owner:s1", "1o|x|1-0|{]")
+    service.close("desk")
+    await remember(service, "more of s1", scope="session", caller={"session": "s1"})
+    (row,) = (await call(service, "owners", caller=HUMAN)).rows
+    assert (row.owner, row.state, row.incarnation, row.notes) == ("s1", "open", 1, 2)
 
 
 async def test_the_ledger_tells_what_was_shown_without_a_word_of_it(service: Service) -> None:

@@ -67,8 +67,9 @@ class Ledger(Looking):
             rows = [await self._rebuilt(workspace, caller, request.entry)]
         else:
             for seq, raw in await workspace.log.shown(MAX_SCANNED):
-                shown = msgspec.json.decode(raw, type=Shown)
-                if _concerns(shown, caller) and request.session in (None, shown.session):
+                if (shown := read_shown(raw)) is None:
+                    continue
+                if concerns(shown, caller) and request.session in (None, shown.session):
                     rows.append(_row(seq, shown))
                 if len(rows) == request.limit:
                     break
@@ -76,8 +77,8 @@ class Ledger(Looking):
 
     async def _rebuilt(self, workspace: Workspace, caller: Caller, seq: str) -> wire.LedgerRow:
         found = [raw for at, raw in await workspace.log.shown(1, before=seq) if at == seq]
-        shown = msgspec.json.decode(found[0], type=Shown) if found else None
-        if shown is None or not _concerns(shown, caller):
+        shown = read_shown(found[0]) if found else None
+        if shown is None or not concerns(shown, caller):
             raise NotFound(f"there is no ledger entry {seq}", field="entry", hint="amnesia ledger lists them")
         policy = await self._policy_then(workspace, shown.seen)
         lines = []
@@ -127,8 +128,18 @@ class Ledger(Looking):
         return apply_overrides(workspace.base, overrides)
 
 
-def _concerns(shown: Shown, caller: Caller) -> bool:
-    """A human may look at everything; an agent at what was shown to its own session or owner."""
+def read_shown(raw: bytes) -> Shown | None:
+    """A ledger entry; ``None`` for what is none of ours, which must not hide the others."""
+    try:
+        return msgspec.json.decode(raw, type=Shown)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def concerns(shown: Shown, caller: Caller) -> bool:
+    """A human may look at everything; an agent at what was shown to its own session or owner; a fresh one at nothing."""
+    if caller.agent_kind == "fresh":
+        return False
     if caller.role == "human":
         return True
     if caller.session is None:

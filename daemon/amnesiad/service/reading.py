@@ -9,6 +9,8 @@ marked degraded; inject and fire refuse, since what enters a context must be on 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -21,12 +23,13 @@ from amnesiad.core.callers import Caller
 from amnesiad.core.errors import Invalid, NotFound
 from amnesiad.core.events import AnyNoteEvent
 from amnesiad.core.notes import Note
+from amnesiad.core.times import MINUTE_MS
 from amnesiad.errors import StoreUnavailable
 from amnesiad.search import fused
 from amnesiad.service.answers import view, view_fields
 from amnesiad.service.change import Change
 from amnesiad.service.ledger import Ledger, Shown
-from amnesiad.store.log import at_or_past
+from amnesiad.store.log import Once, at_or_past
 from amnesiad.tokens import counter_for
 from amnesiad.workspace import Use, Workspace
 
@@ -35,7 +38,9 @@ READ_ATTEMPTS: Final = 3
 MAX_QUERY_CHARS: Final = 8192
 """A query is a question, not a document."""
 MAX_DETERRENTS: Final = 3
-"""Revoked notes a recall warns with."""
+"""Revoked notes a recall warns with at most; ``max_deterrents`` may say fewer."""
+TURN_KEEP_MS: Final = 10 * MINUTE_MS
+"""How long a turn of an agent without a session is remembered. It must be short: nothing tells two such agents apart."""
 
 MAX_MATCHED: Final = 50
 """Notes that count as matched by a step's query; past that a query says nothing about any of them."""
@@ -99,7 +104,8 @@ class Reading(Ledger):
         else:
             ranked = ranking.order_without_query(self._candidates(workspace, caller, wanted, now), policy, now)
         chosen = ranked[: request.limit]
-        warned = self._deterrents(workspace, caller, request.query, wanted, now) if request.query else []
+        most = min(MAX_DETERRENTS, policy.max_deterrents)
+        warned = self._deterrents(workspace, caller, request.query, wanted, now, most)
         notes = tuple(_recalled(workspace, one, request, now) for one in chosen)
         deterrents = tuple(
             wire.Deterrent(id=note.id, text=render.deterrent(note, workspace.words[note.id])) for note in warned
@@ -168,32 +174,35 @@ class Reading(Ledger):
         self,
         workspace: Workspace,
         caller: Caller,
-        query: str,
+        query: str | None,
         wanted: ranking.Filter,
         now: int,
-        most: int = MAX_DETERRENTS,
+        most: int,
     ) -> list[Note]:
-        """Revoked notes that match the query and the filters (states aside), best first."""
-        if not len(workspace.ended):
+        """Revoked notes that match the query and the filters (states aside), best first; of no query, by the paths."""
+        if not len(workspace.ended) or not (query or wanted.paths):
             return []
         narrowed = msgspec.structs.replace(wanted, states=frozenset())
-        found: list[Note] = []
-        for note_id, _ in workspace.ended.score(query, workspace.audience(caller)):
-            if len(found) == most:
-                break
-            for note in workspace.visible_ended(caller, now, (note_id,)):
-                if note.state == "revoked" and narrowed.matches(note, workspace.words[note_id], note.state):
-                    found.append(note)
-        return found
+        ids: Iterable[str] = tuple(workspace.revoked)
+        if query:
+            ids = (note_id for note_id, _ in workspace.ended.score(query, workspace.audience(caller)))
+        found = (
+            note
+            for note in workspace.visible_ended(caller, now, ids)
+            if note.state == "revoked" and narrowed.matches(note, workspace.words[note.id], note.state)
+        )
+        if query:
+            return list(islice(found, most))
+        by_path = [(ranking.path_grade(workspace.words[note.id], wanted.paths), note.state_at, note) for note in found]
+        return [note for _, _, note in sorted(by_path, key=itemgetter(0, 1), reverse=True)[:most]]
 
     # -- into a context ------------------------------------------------------------------------------------------
 
     async def inject(self, request: wire.InjectRequest) -> wire.InjectAnswer:
         """The block of notes that enters a context now, within the budget. Logged before it is returned."""
         workspace = await self._reader(request)
-        budget = self._budget(workspace, request)
-        if workspace is None or not workspace.policy.injection_enabled:
-            return _empty_block(budget, workspace)
+        if workspace is None:
+            return _empty_block(self._budget(None, request), None)
         caller = request.caller.to_core()
         _check_query(request.query)
         paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
@@ -201,6 +210,9 @@ class Reading(Ledger):
         await self.meaning.ask(request.query)
 
         def select(workspace: Workspace, now: int) -> Selected[tuple[wire.InjectAnswer, tuple[str, ...]]]:
+            budget = self._budget(workspace, request)
+            if not workspace.policy.injection_enabled:
+                return Selected((_empty_block(budget, workspace), ()), (), (), b"")
             chosen = self._choose(workspace, caller, request, paths, budget, now)
             entry = _block_entry("inject", workspace, caller, chosen, now)
             used = tuple(note for note in (workspace.settled(id_, now) for id_ in chosen.ids) if note is not None)
@@ -209,7 +221,7 @@ class Reading(Ledger):
 
         shown = await self._shown(workspace, request, select, strict=True)
         if shown is None:
-            return _empty_block(budget, None)
+            return _empty_block(self._budget(None, request), None)
         (answer, matched), used, _ = shown
         policy = workspace.policy
         workspace.last_injection = (len(answer.ids), answer.tokens, self.clock.now_ms())
@@ -301,9 +313,8 @@ class Reading(Ledger):
         most = workspace.policy.max_deterrents
         found: dict[str, Note] = {}
         if paths:
-            for note in workspace.visible_ended(caller, now, list(workspace.revoked)):
-                if ranking.path_grade(workspace.words[note.id], paths):
-                    found[note.id] = note
+            on_path = self._deterrents(workspace, caller, None, ranking.Filter(paths=paths), now, most)
+            found = {note.id: note for note in on_path}
         if query:
             for note in self._deterrents(workspace, caller, query, ranking.Filter(), now, most):
                 found.setdefault(note.id, note)
@@ -312,21 +323,27 @@ class Reading(Ledger):
     async def fire(self, request: wire.FireRequest) -> wire.FireAnswer:
         """Notes whose triggers the occasion matches, each once per session until compaction (or past its cooldown)."""
         workspace = await self._reader(request)
-        if workspace is None or not workspace.policy.injection_enabled:
-            return wire.FireAnswer(notes=(), text="", tokens=0, seq="0-0" if workspace is None else workspace.position)
+        if workspace is None:
+            return wire.FireAnswer(notes=(), text="", tokens=0, seq="0-0")
         caller = request.caller.to_core()
         paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
         _check_query(request.prompt)
         _check_query(request.command)
         occasion = triggers.Occasion(event=request.event, paths=paths, command=request.command, prompt=request.prompt)
-        fired = await workspace.log.fired(caller.session) if caller.session else {}
         turn = request.turn or ""
+        once: Once | None = None
+        if caller.session:
+            once = await workspace.log.once(caller.session, turn, self.settings.session_lease)
+        elif turn:
+            once = await workspace.log.once(f"{caller.actor} {turn}", turn, TURN_KEEP_MS)
 
         def select(workspace: Workspace, now: int) -> Selected[wire.FireAnswer]:
+            if not workspace.policy.injection_enabled:
+                return Selected(wire.FireAnswer(notes=(), text="", tokens=0, seq=workspace.position), (), (), b"")
             hit = [
                 note
                 for note, trigger in workspace.triggered_by(occasion, caller, now)
-                if _may_fire(fired.get(note.id), trigger.cooldown_ms, turn, now)
+                if _may_fire(None if once is None else once.shown(note.id), trigger.cooldown_ms, turn, now)
             ]
             ranked = ranking.order_without_query(
                 (ranking.Candidate(note, workspace.words[note.id]) for note in hit), workspace.policy, now
@@ -345,18 +362,12 @@ class Reading(Ledger):
             entry = _block_entry("fire", workspace, caller, chosen, now) if used else b""
             return Selected(answer, used, (), entry)
 
-        shown = await self._shown(workspace, request, select, strict=True)
+        shown = await self._shown(workspace, request, select, strict=True, once=once)
         if shown is None:
             return wire.FireAnswer(notes=(), text="", tokens=0, seq="0-0")
         answer, used, _ = shown
-        if used:
-            if caller.session:
-                keep = self.settings.session_lease
-                await workspace.log.mark_fired(
-                    caller.session, [note.id for note in used], self.clock.now_ms(), turn, keep
-                )
-            if workspace.policy.injection_renews != "never":
-                self._renew(request.workspace, caller, used)
+        if used and workspace.policy.injection_renews != "never":
+            self._renew(request.workspace, caller, used)
         return answer
 
     # -- what stands between a selection and its answer ----------------------------------------------------------
@@ -374,32 +385,47 @@ class Reading(Ledger):
         select: Callable[[Workspace, int], Selected[T]],
         *,
         strict: bool = False,
+        once: Once | None = None,
     ) -> tuple[T, tuple[Note, ...], bool] | None:
         """Select, log and check, until what is shown stands. Returns the answer, the notes used, and ``degraded``;
         ``None`` when the workspace turns out to have been dropped.
 
-        ``strict`` raises ``StoreUnavailable`` instead of answering degraded.
+        ``strict`` raises ``StoreUnavailable`` instead of answering degraded. ``once`` is what ``select`` leaves out
+        because it was shown before; what it shows is marked there.
         """
         caller = request.caller.to_core()
-        moved: list[str] = []
-        for attempt in range(READ_ATTEMPTS + 1):
+        attempt = 0
+        while attempt <= READ_ATTEMPTS:
             now = self.clock.now_ms()
             selected = select(workspace, now)
             insist = attempt < READ_ATTEMPTS
             pairs = [(note.id, self._version(workspace, note)) for note in (*selected.used, *selected.shown)]
             try:
-                last, moved = await workspace.log.witness(
+                found = await workspace.log.witness(
                     now,
                     pairs,
                     entry=selected.entry,
                     used=len(selected.used),
                     seen=workspace.position if insist else "",
+                    policy=workspace.policy_version,
+                    once=once,
                 )
-                if not moved and (not insist or at_or_past(workspace.position, last)):
+                stands = not (found.later_policy or found.moved or found.shown)
+                if stands and (not insist or at_or_past(workspace.position, found.last)):
                     workspace.count_use([note.id for note in selected.used], now)
                     self.alive(workspace, caller, now)
                     return selected.answer, selected.used, False
                 await self.follow(workspace)
+                if found.later_policy:
+                    await workspace.reload_policy()
+                known = dict(pairs)
+                for note_id in found.moved:
+                    note = workspace.notes.get(note_id)
+                    if note is not None and note.version == known[note_id]:
+                        # No event explains it, so its head is damaged. It must not stop everybody's answers.
+                        workspace.set_aside(note_id, "head: another version than the log's")
+                # What others have shown meanwhile leaves fewer to select: that is no reason to give up.
+                attempt += not found.shown
             except StoreUnavailable:
                 if strict:
                     raise
@@ -410,6 +436,7 @@ class Reading(Ledger):
                 if reopened is None:
                     return None
                 workspace = reopened
+                attempt += 1
         raise StoreUnavailable("notes kept changing while they were read", hint="try again")
 
     def _version(self, workspace: Workspace, note: Note) -> int:

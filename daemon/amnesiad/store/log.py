@@ -118,6 +118,37 @@ class Entry(NamedTuple):
     previous: str
 
 
+class Once:
+    """What was shown already to those who are shown a note once: the notes of one ledger, each with when and in which
+    turn. ``Log.witness`` compares it with the store before it lets an answer out, and brings it up to date."""
+
+    __slots__ = ("keep_ms", "marks", "name", "turn")
+
+    def __init__(self, name: str, turn: str, keep_ms: int, marks: dict[str, str]) -> None:
+        self.name = name
+        self.turn = turn
+        self.keep_ms = keep_ms
+        self.marks = marks
+
+    def shown(self, note: str) -> tuple[int, str] | None:
+        """When the note was shown (epoch ms) and in which turn; ``None`` for not yet."""
+        at, _, turn = self.marks.get(note, "").partition("|")
+        return (int(at), turn) if at.isdecimal() else None
+
+
+class Witnessed(NamedTuple):
+    """What a witness found. An answer stands where nothing ``moved``, nothing was ``shown`` meanwhile, the policy is
+    the one it was made by, and the log ends where it has seen it (or it does not insist)."""
+
+    last: str
+    """The log's last id."""
+    later_policy: bool
+    moved: list[str]
+    """Notes that do not stand at the version given."""
+    shown: list[str]
+    """Notes that were shown to the same ones by another answer."""
+
+
 class Stored(NamedTuple):
     """A head, tomb or cell as it stands in the store."""
 
@@ -254,49 +285,54 @@ class Log:
         owner: str = "",
         used: int = 0,
         seen: str = "",
-    ) -> tuple[str, list[str]]:
+        policy: int | None = None,
+        once: Once | None = None,
+    ) -> Witnessed:
         """Check that notes still stand at the versions shown and, if so, log that they were.
 
-        With ``seen``, the answer's position, nothing is logged either where the log has grown past it.
+        With ``seen``, the answer's position, nothing is logged either where the log has grown past it; with ``policy``,
+        the version it was made by, where a later one is in force; with ``once``, where another answer has shown one of
+        the used notes meanwhile, and those shown are marked in the same step.
 
-        Returns the log's last id and the ids that moved. ``entry`` is the ledger entry (no words), ``owner`` the owner
-        whose sign of life this is, ``used`` how many of the first notes shown count as used. Raises ``NotFound`` when
-        the workspace was dropped.
+        ``entry`` is the ledger entry (no words), ``owner`` the owner whose sign of life this is, ``used`` how many of
+        the first notes shown count as used. Raises ``NotFound`` when the workspace was dropped.
         """
         k = self.keys
-        args: list[Any] = [now, entry, owner, used, seen]
+        ledger, mark, keep_ms = ("", "", 0) if once is None else (once.name, f"{now}|{once.turn}", once.keep_ms)
+        args: list[Any] = [now, entry, owner, used, seen, "" if policy is None else policy, mark, keep_ms]
         for note, version in shown:
-            args += (note, version)
-        rows = await self._run(self._witness, [k.log, k.heads, k.access, k.use, k.leases, k.cells], args)
+            args += (note, version, "" if once is None else once.marks.get(note, ""))
+        keys = [k.log, k.heads, k.access, k.use, k.leases, k.cells, k.ledger(ledger)]
+        rows = await self._run(self._witness, keys, args)
         if not rows:
             raise NotFound("the workspace was dropped", field="workspace")
-        return rows[0].decode(), [row.decode() for row in rows[1:]]
+        last, later, moved, marks = rows
+        names = [row.decode() for row in marks[::2]]
+        if once is not None:
+            once.marks.update(zip(names, (row.decode(errors="replace") for row in marks[1::2]), strict=True))
+        return Witnessed(last.decode(), bool(later), [row.decode() for row in moved], names)
 
     async def shown(self, limit: int, *, before: str = "+") -> list[tuple[str, bytes]]:
-        """The latest ledger entries (JSON) with their stream ids, newest first; ``before`` is the newest to read."""
+        """The latest ledger entries (JSON) with their stream ids, newest first; ``before`` is the newest to read.
+
+        Entries that somebody else put there are left out.
+        """
         with store_errors():
             rows = cast(_Rows, await self.redis.xrevrange(self.keys.access, max=before, count=limit))
-        return [(seq.decode(), fields[b"e"]) for seq, fields in rows]
+        return [(seq.decode(), fields[b"e"]) for seq, fields in rows if b"e" in fields]
+
+    async def once(self, name: str, turn: str, keep_ms: int) -> Once:
+        """What the ledger ``name`` (a session since its last compaction, or a turn) was shown already. It is kept for
+        ``keep_ms`` after the last note; whatever is shown from here on belongs to ``turn``."""
+        with store_errors():
+            rows = cast(dict[bytes, bytes], await self.redis.hgetall(self.keys.ledger(name)))
+        marks = {note.decode(errors="replace"): mark.decode(errors="replace") for note, mark in rows.items()}
+        return Once(name, turn, keep_ms, marks)
 
     async def fired(self, session: str) -> dict[str, tuple[int, str]]:
         """Which notes ``fire`` has shown this session since its last compaction: when (epoch ms) and in which turn."""
-        with store_errors():
-            rows = cast(dict[bytes, bytes], await self.redis.hgetall(self.keys.ledger(session)))
-        found = {}
-        for note, value in rows.items():
-            at, _, turn = value.decode().partition("|")
-            found[note.decode()] = (int(at), turn)
-        return found
-
-    async def mark_fired(self, session: str, notes: Iterable[str], now: int, turn: str, keep_ms: int) -> None:
-        """Remember that these notes were shown to the session; kept for ``keep_ms`` after the last one."""
-        key = self.keys.ledger(session)
-        with store_errors():
-            pipe = self.redis.pipeline(transaction=True)
-            for note in notes:
-                pipe.hset(key, note, f"{now}|{turn}")
-            pipe.pexpire(key, keep_ms)
-            await pipe.execute()
+        once = await self.once(session, "", 0)
+        return {note: shown for note in once.marks if (shown := once.shown(note)) is not None}
 
     async def stored_answer(self, request_id: str) -> tuple[str, bytes] | None:
         """The keyed body hash and ``seq|answer`` kept for a request id, if it was answered in the last 24 hours."""

@@ -8,13 +8,14 @@ leases with the time ``UNFINISHED``, so that a job lost on the way is found and 
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 from redis.asyncio import Redis
 
 from amnesiad.core.times import MINUTE_MS
-from amnesiad.errors import Conflict, NotFound
+from amnesiad.errors import Bug, Conflict, NotFound
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import META, Keys
 from amnesiad.store.log import Cell, Log, Unit, parse_stored
@@ -56,6 +57,7 @@ class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
 SCAN_COUNT: Final = 1000
 """Cells per HSCAN step."""
 
+_STAMP: Final = re.compile(r"([0-9]{1,18})([oc])")
 _decoder: Final = msgspec.json.Decoder(Owner)
 _encoder: Final = msgspec.json.Encoder()
 
@@ -69,8 +71,32 @@ def owner_field(owner: str) -> str:
 
 
 def decode_owner(raw: bytes | None) -> Owner:
-    """The owner a stored cell describes; ``NO_OWNER`` for an absent one."""
-    return NO_OWNER if not raw else _decoder.decode(parse_stored(raw).value)
+    """The owner a stored cell describes; ``NO_OWNER`` for an absent one.
+
+    Where its facts are damaged the stamp, which alone is compared, still tells the life and whether it is open. Raises
+    ``Conflict`` for a cell without one: no write of this owner could land.
+    """
+    if not raw:
+        return NO_OWNER
+    try:
+        stored = parse_stored(raw)
+        owner = _decoder.decode(stored.value)
+        stamp = stored.stamp
+    except (msgspec.MsgspecError, Bug, UnicodeDecodeError):
+        owner, stamp = None, raw.partition(b"|")[0].decode(errors="replace")
+    if owner is not None and owner.stamp == stamp:
+        return owner
+    life = _STAMP.fullmatch(stamp)
+    if life is None or raw.count(b"|") < 3:
+        raise Conflict("the owner's cell cannot be read", hint="amnesia verify names it, amnesia rebuild mends it")
+    return Owner(incarnation=int(life[1]), open=life[2] == "o")
+
+
+def _readable(raw: bytes | None) -> Owner | None:
+    try:
+        return decode_owner(raw)
+    except Conflict:
+        return None
 
 
 def _stamp(owner: Owner) -> str:
@@ -228,7 +254,11 @@ async def touch_owners(redis: Redis, keys: Keys, signs: dict[str, int]) -> None:
     names = list(signs)
     with store_errors():
         cells = cast(list[bytes | None], await redis.hmget(keys.cells, [owner_field(name) for name in names]))
-        alive = {name: signs[name] for name, raw in zip(names, cells, strict=True) if decode_owner(raw).open}
+        alive = {
+            name: signs[name]
+            for name, raw in zip(names, cells, strict=True)
+            if (owner := _readable(raw)) is not None and owner.open
+        }
         if alive:
             await redis.zadd(keys.leases, alive, gt=True)
 
@@ -262,11 +292,11 @@ class Holding(NamedTuple):
 
 
 async def all_owners(redis: Redis, keys: Keys) -> list[Holding]:
-    """Every owner ever heard of in the workspace."""
+    """Every owner ever heard of in the workspace; one whose cell cannot be read is left to ``verify`` to name."""
     with store_errors():
         leases = cast(list[tuple[bytes, float]], await redis.zrange(keys.leases, 0, -1, withscores=True))
         cells = [
-            (field.decode().removeprefix("owner:"), raw)
+            (field.decode(errors="replace").removeprefix("owner:"), raw)
             async for field, raw in redis.hscan_iter(keys.cells, match="owner:*", count=SCAN_COUNT)
         ]
         pipe = redis.pipeline(transaction=False)
@@ -275,7 +305,9 @@ async def all_owners(redis: Redis, keys: Keys) -> list[Holding]:
         held = await pipe.execute() if cells else []
     seen = {name.decode(): int(at) for name, at in leases}
     return [
-        Holding(name, decode_owner(raw), notes, seen.get(name)) for (name, raw), notes in zip(cells, held, strict=True)
+        Holding(name, owner, notes, seen.get(name))
+        for (name, raw), notes in zip(cells, held, strict=True)
+        if (owner := _readable(raw)) is not None
     ]
 
 

@@ -79,9 +79,19 @@ def read_head(note_id: str, raw: bytes) -> Head | Unreadable:
 
 
 def read_tomb(raw: bytes) -> Grave:
-    """Decode one tomb."""
+    """Decode one tomb. Raises ``msgspec.MsgspecError``, ``Bug`` or ``UnicodeDecodeError`` for what is none."""
     stored = parse_stored(raw)
     return Grave(_tomb_decoder.decode(stored.value), stored.op, stored.seq)
+
+
+def _grave(note_id: str, raw: bytes) -> Grave | Unreadable:
+    """One tomb, or why it cannot be read, without repeating its content."""
+    try:
+        return read_tomb(raw)
+    except msgspec.ValidationError as error:
+        return Unreadable(note_id, f"tomb: {error}")
+    except (msgspec.DecodeError, Bug, UnicodeDecodeError):
+        return Unreadable(note_id, "tomb: malformed")
 
 
 async def heads(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[Head | Unreadable | None]:
@@ -103,12 +113,13 @@ async def words(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[Words | No
 
 
 async def tombs(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[Grave | None]:
-    """The tombs of ``ids`` in their order, ``None`` where there is none."""
+    """The tombs of ``ids`` in their order, ``None`` where there is none, or none that can be read."""
     if not ids:
         return []
     with store_errors():
         rows = cast(list[bytes | None], await redis.hmget(keys.tomb, list(ids)))
-    return [None if raw is None else read_tomb(raw) for raw in rows]
+    found = [None if raw is None else _grave(id_, raw) for id_, raw in zip(ids, rows, strict=True)]
+    return [grave if isinstance(grave, Grave) else None for grave in found]
 
 
 class Found(NamedTuple):
@@ -119,7 +130,10 @@ class Found(NamedTuple):
 
 
 async def find_many(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[Found]:
-    """The notes ``ids`` in their order, wherever each stands, all read at one instant: head and words belong together."""
+    """The notes ``ids`` in their order, wherever each stands, all read at one instant: head and words belong together.
+
+    A note whose head, tomb or words cannot be read is ``Unreadable``, and has no words.
+    """
     if not ids:
         return []
     with store_errors():
@@ -127,11 +141,15 @@ async def find_many(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[Found]
         for key in (keys.heads, keys.vault, keys.tomb):
             pipe.hmget(key, list(ids))
         raw_heads, raw_words, raw_tombs = cast(list[list[bytes | None]], await pipe.execute())
-    found = []
-    for id_, head, text, tomb in zip(ids, raw_heads, raw_words, raw_tombs, strict=True):
-        place = read_head(id_, head) if head is not None else None if tomb is None else read_tomb(tomb)
-        found.append(Found(place, None if text is None else decode_words(text)))
-    return found
+    return [_found(*row) for row in zip(ids, raw_heads, raw_words, raw_tombs, strict=True)]
+
+
+def _found(note_id: str, head: bytes | None, text: bytes | None, tomb: bytes | None) -> Found:
+    place = read_head(note_id, head) if head is not None else None if tomb is None else _grave(note_id, tomb)
+    try:
+        return Found(place, None if text is None else decode_words(text))
+    except msgspec.MsgspecError:
+        return Found(Unreadable(note_id, "words: malformed"), None)
 
 
 async def scan_heads(redis: Redis, keys: Keys) -> AsyncIterator[dict[str, bytes]]:
@@ -140,7 +158,7 @@ async def scan_heads(redis: Redis, keys: Keys) -> AsyncIterator[dict[str, bytes]
     while True:
         with store_errors():
             cursor, rows = await redis.hscan(keys.heads, cursor, count=SCAN_COUNT)
-        yield {id_.decode(): value for id_, value in cast(dict[bytes, bytes], rows).items()}
+        yield {id_.decode(errors="replace"): value for id_, value in cast(dict[bytes, bytes], rows).items()}
         if cursor == 0:
             return
 
@@ -170,7 +188,9 @@ async def use_counters(redis: Redis, keys: Keys) -> dict[str, tuple[int, int]]:
         rows = cast(dict[bytes, bytes], await redis.hgetall(keys.use))
     found: dict[str, tuple[int, int]] = {}
     for field, value in rows.items():
-        note_id, _, what = field.decode().partition(":")
+        if not value.isdigit():
+            continue  # A use that cannot be read is one not known of.
+        note_id, _, what = field.decode(errors="replace").partition(":")
         count, last_at = found.get(note_id, (0, 0))
         found[note_id] = (int(value), last_at) if what == "n" else (count, int(value))
     return found
@@ -185,7 +205,7 @@ async def find(redis: Redis, keys: Keys, note_id: str) -> Head | Unreadable | Gr
         raw_head, raw_tomb = await pipe.execute()
     if raw_head is not None:
         return read_head(note_id, raw_head)
-    return None if raw_tomb is None else read_tomb(raw_tomb)
+    return None if raw_tomb is None else _grave(note_id, raw_tomb)
 
 
 async def forgotten_ids(redis: Redis, keys: Keys, prefix: str) -> set[str]:
@@ -193,7 +213,7 @@ async def forgotten_ids(redis: Redis, keys: Keys, prefix: str) -> set[str]:
     found = set()
     with store_errors():
         async for field, _ in redis.hscan_iter(keys.tomb, match=f"{prefix}*", count=SCAN_COUNT):
-            found.add(field.decode())
+            found.add(field.decode(errors="replace"))
     return found
 
 
@@ -202,14 +222,15 @@ async def graves(
 ) -> AsyncIterator[Grave]:
     """Forgotten notes, newest first, read in pages as they are asked for: a reader that filters stops when it has enough.
 
-    ``since`` and ``until`` bound when they were forgotten (epoch ms, both included).
+    ``since`` and ``until`` bound when they were forgotten (epoch ms, both included). One whose tomb cannot be read is
+    left out: ``verify`` names it.
     """
     least, most = "-inf" if since is None else since, "+inf" if until is None else until
     start = 0
     while True:
         with store_errors():
             raw = await redis.zrevrangebyscore(keys.audit, most, least, start=start, num=GRAVES_PER_READ)
-        ids = [id_.decode() for id_ in cast(list[bytes], raw)]
+        ids = [id_.decode(errors="replace") for id_ in cast(list[bytes], raw)]
         for grave in await tombs(redis, keys, ids):
             if grave is not None:
                 yield grave
@@ -219,7 +240,7 @@ async def graves(
 
 
 async def totals(redis: Redis, keys: Keys) -> dict[str, int]:
-    """The bounded counters of a workspace, by name."""
+    """The bounded counters of a workspace, by name, without those that are no numbers: ``verify`` names these."""
     with store_errors():
         rows = cast(dict[bytes, bytes], await redis.hgetall(keys.totals))
-    return {name.decode(): int(value) for name, value in rows.items()}
+    return {name.decode(): int(value) for name, value in rows.items() if value.removeprefix(b"-").isdigit()}
