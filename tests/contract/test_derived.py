@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
@@ -95,8 +96,9 @@ async def remember(driver: Driver, text: str, key: str | None, kind: Kind, owner
 def decide(driver: Driver, name: str, note: Note, by: Note, words: Words) -> tuple[list[AnyNoteEvent], Words | None]:
     now, reason = driver.now, "kilo-lima"
     if name == "revoke":
+        told = Words(content=words.content, key=words.key, tags=words.tags, reasons={"1": reason})
         events = decisions.revoke(note, HUMAN, now, reason=reason)
-        return events, Words(content=words.content, key=words.key, tags=words.tags, reasons={"1": reason})
+        return [msgspec.structs.replace(event, size=told.size()) for event in events], told  # type: ignore[call-arg]
     if name == "supersede":
         step = {id_: n.superseded_by for id_, n in driver.notes.items()}
         return decisions.supersede(note, by, HUMAN, now, successor=step.get), None

@@ -169,7 +169,7 @@ class Command(NamedTuple):
 
 VERBS: Final = (
     "pin", "unpin", "renew", "flag", "drift", "revoke", "reinstate", "supersede", "done", "promote", "provenance",
-    "edit", "lengthen", "shorten", "graduate", "forget", "dispose", "restore",
+    "edit", "restate", "lengthen", "shorten", "graduate", "forget", "dispose", "restore",
 )  # fmt: skip
 OTHER: Final = born("decision")
 """A live note that may take the place of another."""
@@ -200,6 +200,7 @@ def decide(note: Note, verb: str, caller: Caller, policy: Policy, now: int) -> l
         "promote": lambda: decisions.promote(note, caller, now, to="workspace", reason="r"),
         "provenance": lambda: decisions.promote(note, caller, now, to="human", reason="r"),
         "edit": lambda: decisions.edit(note, caller, now, before=before, after=after, reason="r"),
+        "restate": lambda: decisions.restate(note, caller, policy, now),
         "lengthen": lambda: decisions.edit(
             note, caller, now, before=before, after=before, ttl_ms=2 * (note.ttl_ms or DAY_MS), reason="r"
         ),

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.core.strategies import (
     AGENT,
@@ -119,6 +119,50 @@ def test_a_ttl_that_may_not_be_is_invalid(wrong: Draft) -> None:
     assert refusal.value.field == "ttl_ms"
 
 
+@examples(200)
+@given(
+    policies(),
+    kind_names.filter(lambda kind: kind != "directive"),
+    st.none() | st.sampled_from(["flat", "linear", "ebbinghaus"]),
+    st.integers(1, 1000 * DAY_MS),
+)
+def test_a_note_ends_at_the_instant_its_writer_named(by: Policy, kind: Any, curve: Any, life_ms: int) -> None:
+    """V11: whatever the curve and its floor, expires_at is exactly what was asked for."""
+    by = msgspec.structs.replace(
+        by,
+        auto_expire=True,
+        ebbinghaus_k=min(max(by.ebbinghaus_k, 0.1), 10),
+        forgotten_strength=min(by.forgotten_strength, 0.5),
+    )
+    event = create(draft(kind, expires_at=T0 + life_ms, curve=curve), AGENT, by, T0)
+    assert expires_at(fold([event]), by) == T0 + life_ms
+
+
+def test_an_end_that_only_an_endless_lease_would_reach_is_refused() -> None:
+    """V11: where the floor would need a lease beyond a hundred years, the field is named and nothing is guessed."""
+    steep = msgspec.structs.replace(DEFAULTS, ebbinghaus_k=100.0)
+    with pytest.raises(Invalid) as refusal:
+        create(draft(expires_at=T0 + 5000 * DAY_MS), AGENT, steep, T0)
+    assert (refusal.value.field, "100 years" in refusal.value.message) == ("expires_at", True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("fact", {"expires_at": T0}),
+        ("fact", {"expires_at": T0 + decisions.MAX_TTL_MS + 1}),
+        ("fact", {"expires_at": T0 + 1, "ttl_ms": 1}),
+        ("fact", {"expires_at": T0 + 1, "pinned": True}),
+        ("directive", {"expires_at": T0 + 1}),
+    ],
+)
+def test_an_end_that_may_not_be_is_refused_by_its_own_name(kind: str, fields: dict[str, Any]) -> None:
+    """V11: who gave expires_at is told about expires_at, not about a TTL they never named."""
+    with pytest.raises(Invalid) as refusal:
+        create(draft(kind, **fields), AGENT, DEFAULTS, T0)
+    assert refusal.value.field == "expires_at"
+
+
 def test_the_longest_and_shortest_ttl_are_accepted() -> None:
     """1 ms and 100 years are the edges."""
     assert create(draft(ttl_ms=1), AGENT, DEFAULTS, T0).ttl_ms == 1
@@ -209,6 +253,8 @@ def test_every_accepted_command_is_a_row_of_the_table(
 )
 def test_a_repeat_is_a_no_op(note: Note, sequence: list[Command], verb: str) -> None:
     """A command that was accepted and is given again at once changes nothing and appends nothing."""
+    # One that is too weak for any lease is stale again in the moment it was reinstated: that is another reinstatement.
+    assume(verb != "reinstate" or note.base >= DEFAULTS.stale_strength)
     note, now, _ = run(note, sequence, DEFAULTS, passes=True)
     note = settle(note, DEFAULTS, now)
     made, refusal = answer(note, verb, DEFAULTS, now)
@@ -235,7 +281,12 @@ def test_no_agent_changes_a_humans_note(note: Note, sequence: list[Command], ver
 
 
 @pytest.mark.parametrize(
-    "verb", [verb for verb in VERBS if verb not in {"renew", "drift", "graduate", "dispose", "restore", "provenance"}]
+    "verb",
+    [
+        verb
+        for verb in VERBS
+        if verb not in {"renew", "restate", "drift", "graduate", "dispose", "restore", "provenance"}
+    ],
 )
 def test_a_humans_directive_is_forbidden_to_agents(verb: str) -> None:
     """V07: revoke, forget, edit, supersede (a re-kind), pin … of a human's directive is forbidden, declared or not."""
@@ -445,6 +496,43 @@ def test_provenance_goes_up_only_and_to_a_persons_word_only_by_a_person() -> Non
     with pytest.raises(Refused) as refusal:
         decisions.promote(born(provenance="human"), HUMAN, NOW, to="agent")
     assert refusal.value.rule == "promote-upward"
+
+
+@pytest.mark.parametrize(
+    ("caller", "stated", "was", "becomes"),
+    [
+        (HUMAN, None, "agent", "human"),
+        (HUMAN, "user-stated", "agent", "user-stated"),
+        (FOR_USER, None, "agent", "user-stated"),
+        (AGENT, None, "auto", "agent"),
+        (AGENT, None, "human", None),
+        (AGENT, "auto", "agent", None),
+        (HUMAN, "agent", "agent", None),
+    ],
+)
+def test_saying_a_text_again_lifts_its_provenance_to_the_writers(
+    caller: Caller, stated: Any, was: str, becomes: str | None
+) -> None:
+    """C14: a text that lives already takes the provenance of whoever says it, upward only, by one event."""
+    note = born("decision", provenance=was)
+    made = decisions.restate(note, caller, DEFAULTS, NOW, provenance=stated)
+    assert [event_type(event) for event in made] == (["promoted"] if becomes else [])
+    assert after(note, made).provenance == (becomes or was)
+
+
+def test_saying_a_text_again_claims_no_provenance_above_the_role() -> None:
+    """V27: an agent cannot lift a note to human by repeating it."""
+    for stated in ("human", "user-stated"):
+        with pytest.raises(Forbidden):
+            decisions.restate(born(), AGENT, DEFAULTS, NOW, provenance=stated)  # type: ignore[arg-type]
+
+
+def test_saying_a_decayed_text_again_renews_it_too() -> None:
+    """C14: one unit carries the renewal and the lift, each with a version of its own."""
+    note = settle(born(ttl_ms=30 * DAY_MS, curve="ebbinghaus"), DEFAULTS, T0 + 20 * DAY_MS)
+    made = decisions.restate(note, HUMAN, DEFAULTS, T0 + 20 * DAY_MS)
+    assert [event_type(event) for event in made] == ["renewed", "promoted"]
+    assert (after(note, made).state, after(note, made).provenance) == ("active", "human")
 
 
 def test_the_nth_access_gives_a_longer_life_once() -> None:

@@ -255,17 +255,17 @@ def test_words_come_back_exactly(given_words: Words) -> None:
     assert given_words.size() >= len(given_words.content.encode())
 
 
-def test_size_counts_every_text_but_ids_and_reasons() -> None:
-    """The capacity bounds count UTF-8 bytes of content, key, tags, anchor paths and trigger texts."""
+def test_size_counts_every_text_but_ids() -> None:
+    """C31: the capacity bounds count UTF-8 bytes of content, key, tags, anchor paths, trigger texts and reasons."""
     some = Words(
         content="é",
         key="kk",
         tags=("配置", "a"),
         anchors=(Anchor("a/b", "f" * 64), Anchor("c")),
         triggers=(Trigger(event="turn-end", path="*.py", command="rm *", words=("x", "yy")), Trigger(words=("z",))),
-        reasons={"2": "because"},
+        reasons={"2": "because", "3": "né"},
     )
-    assert some.size() == 2 + 2 + 7 + 4 + 4 + 4 + 3 + 1
+    assert some.size() == 2 + 2 + 7 + 4 + 4 + 4 + 3 + 1 + 7 + 3
     assert Words(content="abc").size() == 3
 
 

@@ -275,6 +275,25 @@ async def test_a_store_that_is_full_refuses_and_says_how_to_go_on(service: Servi
     assert (await call(service, "status")).refusals["max_store_bytes"] == 1
 
 
+async def test_reasons_are_words_too_and_count(service: Service, second: Service) -> None:
+    """C31: endless doubt cannot grow a workspace past ``max_store_bytes``: reasons count, whichever verb keeps one."""
+    await call(service, "policy", set={"max_store_bytes": 6000})
+    note_id = await remember(service, "small", pinned=True)
+    asked: dict[str, Any] = {"id": note_id, "caller": {"role": "human"}, "reason": "é" * 450}
+    more: dict[str, dict[str, Any]] = {"promote": {"to": "human"}, "edit": {"tags": ["t"]}}
+    for number, verb in enumerate(("flag", "reinstate", "unpin", "pin", "promote", "edit"), 1):
+        await call(service, verb, **asked, **more.get(verb, {}))
+        await listed(second)
+        workspace = await projection(second)
+        assert workspace.notes[note_id].size == workspace.words[note_id].size() == workspace.bytes["perishable"]
+        assert workspace.bytes["perishable"] >= number * 900
+    error = await refused_unchanged(service, "flag", **asked)
+    assert (error.code, error.rule) == ("store_full", "max_store_bytes")
+    assert await problems(service) == ()
+    await call(service, "forget", id=note_id, caller={"role": "human"})
+    assert (await projection(service)).bytes["perishable"] == 0
+
+
 async def test_two_daemons_at_the_bound_evict_instead_of_refusing(service: Service, second: Service) -> None:
     """C31: writers of two daemons at the brink neither pass the bound nor are refused while something can go."""
     await call(service, "policy", set={"max_store_bytes": 2000})

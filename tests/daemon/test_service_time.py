@@ -416,6 +416,24 @@ async def test_contradictory_shelf_lives_are_refused(service: Service, clock: Ma
     assert await listed(service) == []
 
 
+@pytest.mark.parametrize("kind", ["fact", "finding", "task-context"])
+async def test_a_note_ends_at_the_instant_it_was_given(service: Service, clock: ManualClock, kind: str) -> None:
+    """V11: the floor of its curve does not take a note away before the instant its writer named."""
+    end = clock.now_ms() + 31 * DAY + 12_345
+    answer = await call(service, "remember", content="until the licence ends", kind=kind, expires_at=end)
+    assert answer.expires_at == end
+    clock.advance(31 * DAY + 12_344)
+    assert await listed(service) == [answer.id]
+    clock.advance(1)
+    assert await listed(service) == []
+
+
+async def test_an_end_beyond_a_hundred_years_names_its_field(service: Service) -> None:
+    """V11: the field that is refused is the one that was sent."""
+    error = await refused(call(service, "remember", content="x", expires_at="2300-01-01"))
+    assert (error.code, error.field) == ("invalid", "expires_at")
+
+
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai", "America/Los_Angeles"])
 async def test_a_date_is_one_instant_in_every_zone(redis: Redis, zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """C05, C06: an expiry given as a date, and a filter by a day, mean the same instant wherever the daemon runs."""

@@ -66,13 +66,80 @@ async def test_a_slot_holds_one_value_and_links_to_the_last(service: Service) ->
     assert (await call(service, "inspect", id=new)).note.supersedes == (old,)
 
 
-async def test_a_text_that_lives_already_still_ends_the_old_value_of_its_slot(service: Service) -> None:
-    """C13: a value said before without the key is not written twice, but the slot's old value does not live on."""
+async def test_a_text_that_lives_already_gives_way_to_one_with_its_key(service: Service, second: Service) -> None:
+    """C13: a text said before without the key is said under it: one new note with the key, and the slot goes on."""
     stated = await remember(service, "the port is 9090")
     old = await remember(service, "the port is 8080", key="port")
-    answer = await call(service, "remember", content="the port is 9090", key="port")
-    assert (answer.id, answer.created, answer.superseded) == (stated, False, (old,))
-    assert await recalled(service, "port") == ["the port is 9090"]
+    answer = await call(second, "remember", content="the port is 9090", key="port")
+    assert (answer.created, sorted(answer.superseded)) == (True, sorted((stated, old)))
+    note = (await call(service, "inspect", id=answer.id)).note
+    assert (note.key, sorted(note.supersedes)) == ("port", sorted((stated, old)))
+    again = await call(service, "remember", content="the port is 9090", key="port")
+    assert (again.id, again.created, again.superseded) == (answer.id, False, ())
+    await remember(service, "the port is 7070", key="port")
+    for daemon in (service, second):
+        assert await recalled(daemon, "port") == ["the port is 7070"]
+    assert await problems(service) == ()
+
+
+async def test_superseding_by_a_text_that_lives_already_keeps_the_slot(service: Service) -> None:
+    """C13: supersede hands the slot on to a text that stood without a key, and costs none that has another."""
+    old = await remember(service, "the port is 8080", key="port")
+    stated = await remember(service, "the port is 9090")
+    answer = await call(service, "supersede", id=old, content="the port is 9090")
+    assert answer.by != stated
+    assert (await call(service, "inspect", id=answer.by)).note.key == "port"
+    assert await listed(service) == [answer.by]
+    other = await remember(service, "the host is a", key="host")
+    assert (await call(service, "supersede", id=answer.by, content="the host is a")).by == other
+    assert (await call(service, "inspect", id=other)).note.key == "host"
+    assert await problems(service) == ()
+
+
+async def test_a_key_for_a_human_s_text_is_not_an_agent_s_to_give(service: Service) -> None:
+    """V27: saying a human's text under a key would end the human's note, so an agent is told that it may not."""
+    theirs = await remember(service, "the port is 9090", caller=HUMAN)
+    error = await refused(call(service, "remember", content="the port is 9090", key="port"))
+    assert error.code == "forbidden"
+    assert await listed(service) == [theirs]
+
+
+async def test_an_echo_ends_what_it_is_said_to_supersede(service: Service) -> None:
+    """C31: a line of ours is no new text, yet a note that it is to replace does not live on beside it."""
+    old, new = await remember(service, "the port is 8080"), await remember(service, "the port is 9090", key="port")
+    line = next(line for line in (await call(service, "inject")).text.splitlines() if new in line)
+    answer = await call(service, "remember", content=line, supersedes=old, key="port")
+    assert (answer.id, answer.created, answer.superseded) == (new, False, (old,))
+    view = (await call(service, "inspect", id=old)).note
+    assert (view.state, view.superseded_by) == ("superseded", new)
+    assert (await call(service, "remember", content=line, supersedes=old)).superseded == ()
+
+
+async def test_an_echo_under_a_key_that_its_note_has_not_is_refused(service: Service) -> None:
+    """C13: nothing that was asked for is dropped without a word; the note and the slot stay as they were."""
+    note_id = await remember(service, "the port is 9090")
+    old = await remember(service, "the port is 8080", key="port")
+    line = next(line for line in (await call(service, "inject")).text.splitlines() if note_id in line)
+    for asked in (("remember", {}), ("supersede", {"id": old})):
+        error = await refused(call(service, asked[0], content=line, key="port", **asked[1]))
+        assert (error.rule, error.field) == ("echo-key", "key")
+    assert sorted(await listed(service)) == sorted((note_id, old))
+
+
+async def test_a_human_who_says_an_agent_s_text_makes_it_a_human_s(service: Service, second: Service) -> None:
+    """C14: the note that lives takes the higher provenance, in one event, and is protected from then on."""
+    note_id = await remember(service, "deploy on Fridays never", kind="decision")
+    answer = await call(second, "remember", content="deploy on Fridays never", kind="decision", caller=HUMAN)
+    assert (answer.id, answer.created) == (note_id, False)
+    assert (await call(service, "inspect", id=note_id)).note.provenance == "human"
+    await remember(service, "deploy on Fridays never", kind="decision")
+    assert await log_types(service) == ["created", "promoted"]
+    assert (await refused(call(service, "revoke", id=note_id, reason="no"))).code == "forbidden"
+    old = await remember(service, "deploy on Fridays", kind="decision")
+    said = await remember(service, "deploy on Mondays", kind="decision")
+    answer = await call(service, "supersede", id=old, content="deploy on Mondays", caller=HUMAN)
+    assert (answer.by, (await call(service, "inspect", id=said)).note.provenance) == (said, "human")
+    assert await problems(service) == ()
 
 
 async def test_the_same_text_five_times_is_one_note(service: Service, second: Service) -> None:

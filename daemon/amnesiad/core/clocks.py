@@ -96,6 +96,24 @@ def expires_at(note: Note, policy: Policy) -> int | None:
     return _course(note, policy)[1]
 
 
+def ttl_ending_after(life_ms: int, curve: Curve, policy: Policy) -> int:
+    """The shortest TTL of a lease at full strength that ends ``life_ms`` after its reference, not before.
+
+    A curve's floor may end the lease before its TTL does; so the TTL is longer than the life it is to give. Under
+    every policy but one whose curve is too flat for its floor to be told apart by the millisecond, the end is exact.
+    """
+
+    def end(ttl: int) -> int:
+        # Past the memory of shapes: those that are tried here are nobody's.
+        floor = _fall.__wrapped__(curve, 1.0, policy.ebbinghaus_k, ttl, policy.forgotten_strength)
+        return ttl if floor is None else min(ttl, floor)
+
+    low = high = life_ms
+    while end(high) < life_ms:
+        low, high = high, 2 * high
+    return low + bisect_left(range(low, high + 1), life_ms, key=end)
+
+
 def _course(note: Note, policy: Policy) -> tuple[int | None, int | None]:
     """When the lease makes the unused note stale and when it ends it; ``(None, None)`` where no lease runs."""
     ttl = lease_ttl(note, policy)

@@ -8,7 +8,7 @@ writes anything; the shells append what is returned. Specification, section 5.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
@@ -37,7 +37,7 @@ from amnesiad.core.events import (
 )
 from amnesiad.core.intake import check_reason
 from amnesiad.core.kinds import EXEMPT_KINDS, REGIMES, Curve, Kind
-from amnesiad.core.notes import TRANSITIONS, Note, Words
+from amnesiad.core.notes import TRANSITIONS, Note, Words, apply
 from amnesiad.core.policy import Policy
 from amnesiad.core.times import MAX_DURATION_MS
 
@@ -48,7 +48,10 @@ PROVENANCE_STEPS: Final[tuple[Provenance, ...]] = ("auto", "agent", "user-stated
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A note somebody asks to remember, after ``intake`` and ``callers.address``. ``ttl_ms`` unset takes the policy's."""
+    """A note somebody asks to remember, after ``intake`` and ``callers.address``. ``ttl_ms`` unset takes the policy's.
+
+    ``expires_at`` (epoch ms) asks for the TTL that ends there; it stands in place of a ``ttl_ms``.
+    """
 
     id: str
     kind: Kind
@@ -58,6 +61,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int | None = None
     provenance: Provenance | None = None
     ttl_ms: int | msgspec.UnsetType | None = msgspec.UNSET
+    expires_at: int | None = None
     curve: Curve | None = None
     pinned: bool = False
     source_ref: str | None = None
@@ -66,20 +70,15 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def create(draft: Draft, caller: Caller, policy: Policy, now: int) -> Created:
-    """The birth of a note. Raises ``Invalid`` for a TTL where none may be, ``Forbidden`` for a provenance above the role.
+    """The birth of a note. Raises ``Invalid`` for a TTL or end where none may be, ``Forbidden`` for a provenance above
+    the role.
 
     A perishable born pinned still carries the policy's TTL, as one pinned later does: its clock stands until unpinned.
     """
     perishable = REGIMES[draft.kind] == "perishable"
-    given = draft.ttl_ms
-    if given is not msgspec.UNSET and given is not None:
-        if draft.kind in EXEMPT_KINDS:
-            raise Invalid(f"a {draft.kind} has no TTL: it is exempt at any age", field="ttl_ms", hint="drop the TTL")
-        if draft.pinned:
-            raise Invalid("a pin with a TTL is a contradiction", field="ttl_ms", hint="drop the TTL or the pin")
-        check_ttl(given)
-    ttl = given if given is not msgspec.UNSET else (policy.default_ttl if perishable else None)
     curve = draft.curve or (policy.default_curve if perishable else "flat")
+    given = _lease(draft, curve, policy, now)
+    ttl = given if given is not msgspec.UNSET else (policy.default_ttl if perishable else None)
     return Created(
         note=draft.id,
         version=1,
@@ -102,11 +101,56 @@ def create(draft: Draft, caller: Caller, policy: Policy, now: int) -> Created:
     )
 
 
+def _lease(draft: Draft, curve: Curve, policy: Policy, now: int) -> int | msgspec.UnsetType | None:
+    """The TTL that a draft asks for, by itself or by the end it names. Raises ``Invalid`` naming the field given."""
+    given, end = draft.ttl_ms, draft.expires_at
+    if end is None and (given is msgspec.UNSET or given is None):
+        return given
+    field = "ttl_ms" if end is None else "expires_at"
+    if end is not None and given is not msgspec.UNSET and given is not None:
+        raise Invalid("give either ttl_ms or expires_at", field=field)
+    if draft.kind in EXEMPT_KINDS:
+        raise Invalid(f"a {draft.kind} has no TTL: it is exempt at any age", field=field, hint="drop the TTL")
+    if draft.pinned:
+        raise Invalid("a pin with a TTL is a contradiction", field=field, hint="drop the TTL or the pin")
+    if end is None:
+        return check_ttl(cast(int, given))
+    if end <= now:
+        raise Invalid("expires_at lies before the note begins", field=field, hint="a note must live to be remembered")
+    ttl = end - now
+    if ttl <= MAX_TTL_MS:
+        ttl = clocks.ttl_ending_after(ttl, curve, policy)
+    if ttl > MAX_TTL_MS:
+        raise Invalid(
+            f"expires_at asks for a lease of more than 100 years on the curve {curve}",
+            field=field,
+            hint="name an earlier end, or drop expires_at",
+        )
+    return ttl
+
+
 def check_ttl(ttl_ms: int, field: str = "ttl_ms") -> int:
     """A TTL in 1 ms .. 100 years; raises ``Invalid`` naming the field."""
     if not 1 <= ttl_ms <= MAX_TTL_MS:
         raise Invalid(f"{field} must be from 1 ms to 100 years, not {ttl_ms}", field=field, hint="like 15s 12h 7d")
     return ttl_ms
+
+
+def restate(
+    note: Note, caller: Caller, policy: Policy, now: int, *, provenance: Provenance | None = None
+) -> list[AnyNoteEvent]:
+    """The live note's own text is said once more: that renews it, and lifts its provenance to the writer's if higher.
+
+    The writer could have written a note of that provenance, so nobody gains more than with a note of their own. Raises
+    ``Forbidden`` for a provenance above the role.
+    """
+    said_by = _provenance(provenance, caller)
+    events = renew(note, caller, policy, now)
+    for event in events:
+        note = apply(note, event)
+    if PROVENANCE_STEPS.index(said_by) > PROVENANCE_STEPS.index(note.provenance):
+        events.append(Promoted(**_facts(note, caller, now), provenance=said_by))
+    return events
 
 
 def _provenance(wanted: Provenance | None, caller: Caller) -> Provenance:

@@ -38,6 +38,13 @@ class NoteEvent(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaul
     on_behalf: bool = False
 
 
+class Reasoned(NoteEvent, frozen=True, gc=False, kw_only=True):
+    """What an event carries that somebody may give a reason for."""
+
+    size: int | None = None
+    """The new size of the words where the event changed them, be it by its reason alone."""
+
+
 class Created(NoteEvent, frozen=True, gc=False, kw_only=True, tag="created"):
     kind: Kind
     provenance: Provenance
@@ -57,50 +64,48 @@ class Created(NoteEvent, frozen=True, gc=False, kw_only=True, tag="created"):
     restored_from: str | None = None
 
 
-class Superseded(NoteEvent, frozen=True, gc=False, kw_only=True, tag="superseded"):
+class Superseded(Reasoned, frozen=True, gc=False, kw_only=True, tag="superseded"):
     by: str
 
 
-class Revoked(NoteEvent, frozen=True, gc=False, kw_only=True, tag="revoked"):
+class Revoked(Reasoned, frozen=True, gc=False, kw_only=True, tag="revoked"):
     reason: Literal["refuted"] = "refuted"
 
 
-class StaleFlagged(NoteEvent, frozen=True, gc=False, kw_only=True, tag="stale_flagged"):
+class StaleFlagged(Reasoned, frozen=True, gc=False, kw_only=True, tag="stale_flagged"):
     cause: Cause
 
 
-class Reinstated(NoteEvent, frozen=True, gc=False, kw_only=True, tag="reinstated"):
-    size: int | None = None
-    """The new size of the words when re-anchoring changed them."""
+class Reinstated(Reasoned, frozen=True, gc=False, kw_only=True, tag="reinstated"):
+    pass
 
 
-class Promoted(NoteEvent, frozen=True, gc=False, kw_only=True, tag="promoted"):
+class Promoted(Reasoned, frozen=True, gc=False, kw_only=True, tag="promoted"):
     provenance: Provenance | None = None
     scope: Literal["workspace"] | None = None
     """The owner is dropped with it."""
     ttl_ms: int | None = None
 
 
-class Expired(NoteEvent, frozen=True, gc=False, kw_only=True, tag="expired"):
+class Expired(Reasoned, frozen=True, gc=False, kw_only=True, tag="expired"):
     reason: ExpiryCode
 
 
-class Renewed(NoteEvent, frozen=True, gc=False, kw_only=True, tag="renewed"):
+class Renewed(Reasoned, frozen=True, gc=False, kw_only=True, tag="renewed"):
     base: float
     """Strength the lease restarts from, by the renewal formula of ``clocks.renewed_base``."""
 
 
-class Pinned(NoteEvent, frozen=True, gc=False, kw_only=True, tag="pinned"):
+class Pinned(Reasoned, frozen=True, gc=False, kw_only=True, tag="pinned"):
     pass
 
 
-class Unpinned(NoteEvent, frozen=True, gc=False, kw_only=True, tag="unpinned"):
+class Unpinned(Reasoned, frozen=True, gc=False, kw_only=True, tag="unpinned"):
     pass
 
 
-class Edited(NoteEvent, frozen=True, gc=False, kw_only=True, tag="edited"):
+class Edited(Reasoned, frozen=True, gc=False, kw_only=True, tag="edited"):
     fields: tuple[Literal["tags", "anchors", "triggers", "ttl_ms"], ...]
-    size: int
     ttl_ms: int | None = None
 
 

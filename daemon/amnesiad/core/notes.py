@@ -22,6 +22,7 @@ from amnesiad.core.events import (
     Pinned,
     Promoted,
     Provenance,
+    Reasoned,
     Reinstated,
     Renewed,
     Restored,
@@ -111,7 +112,7 @@ class Words(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Version of the event (as a string) -> the reason its author gave."""
 
     def size(self) -> int:
-        """UTF-8 bytes of content, key, tags, anchor paths and trigger texts: what the capacity bounds count."""
+        """UTF-8 bytes of content, key, tags, anchor paths, trigger texts and reasons: what the capacity bounds count."""
         total = len(self.content.encode()) + sum(len(tag.encode()) for tag in self.tags)
         if self.key:
             total += len(self.key.encode())
@@ -120,7 +121,7 @@ class Words(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         for trigger in self.triggers:
             for text in (trigger.path, trigger.command, *trigger.words):
                 total += len(text.encode()) if text else 0
-        return total
+        return total + sum(len(reason.encode()) for reason in self.reasons.values())
 
 
 _words_decoder: Final = msgspec.json.Decoder(Words)
@@ -234,6 +235,8 @@ def _born(event: Created) -> Note:
 def _step(note: Note, event: Transition) -> Note:
     replace = msgspec.structs.replace
     version, at = event.version, event.at
+    if isinstance(event, Reasoned) and event.size is not None:
+        note = replace(note, size=event.size)
     match event:
         case StaleFlagged(cause=cause):
             causes = note.causes if cause in note.causes else (*note.causes, cause)
@@ -259,7 +262,7 @@ def _step(note: Note, event: Transition) -> Note:
             )
         case Revoked(reason=reason):
             return replace(note, version=version, state="revoked", causes=(), state_at=at, state_reason=reason)
-        case Reinstated(size=size):
+        case Reinstated():
             return replace(
                 note,
                 version=version,
@@ -269,7 +272,6 @@ def _step(note: Note, event: Transition) -> Note:
                 state_reason="reinstated",
                 ref_at=at,
                 superseded_by=None,
-                size=note.size if size is None else size,
             )
         case Promoted(provenance=provenance, scope=scope, ttl_ms=ttl_ms):
             if scope is not None:
@@ -284,8 +286,8 @@ def _step(note: Note, event: Transition) -> Note:
             return replace(note, version=version, pinned=True)
         case Unpinned():
             return replace(note, version=version, pinned=False, ref_at=at)
-        case Edited(fields=fields, size=size, ttl_ms=ttl_ms):
-            return replace(note, version=version, size=size, ttl_ms=ttl_ms if "ttl_ms" in fields else note.ttl_ms)
+        case Edited(fields=fields, ttl_ms=ttl_ms):
+            return replace(note, version=version, ttl_ms=ttl_ms if "ttl_ms" in fields else note.ttl_ms)
         case Forgotten(reason=reason):
             return replace(note, version=version, state="forgotten", causes=(), state_at=at, state_reason=reason)
         case Restored(to=to):

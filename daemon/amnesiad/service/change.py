@@ -11,9 +11,11 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from amnesiad.core import clocks, decisions
 from amnesiad.core.errors import NotFound, StoreFull
-from amnesiad.core.events import AnyNoteEvent, Created
+from amnesiad.core.events import AnyNoteEvent, Created, Reasoned
 from amnesiad.core.intake import NOTE_ID_ALPHABET, NOTE_ID_LENGTH
 from amnesiad.core.notes import Note, Words, apply
 from amnesiad.service.eviction import giving_way
@@ -108,22 +110,25 @@ class Change:
     ) -> Note:
         """Decided events of a note, after what time owed it. No events, no change.
 
-        ``words`` are its new words; ``reason`` is kept with them under the version of the first event.
+        ``words`` are its new words; ``reason`` is kept with them under the version of the first event, which then
+        carries the size of the words with it.
         """
         touched = self._touch(note_id)
         if touched.now is None:
             raise NotFound(f"there is no note {note_id}", field="id")
-        for event in events:
+        if not events:
+            return touched.now
+        self._written[note_id] = None
+        if words is not None:
+            touched.new_words = words
+        first, *others = events
+        base = touched.new_words or touched.words
+        if reason is not None and base is not None and isinstance(first, Reasoned):
+            touched.new_words = _with_reason(base, first.version, reason)
+            first = msgspec.structs.replace(first, size=touched.new_words.size())
+        for event in (first, *others):
             touched.now = apply(touched.now, event)
             touched.events.append(event)
-        if events:
-            self._written[note_id] = None
-            if words is not None:
-                touched.new_words = words
-            if reason is not None and touched.now.state != "forgotten":
-                base = touched.new_words or touched.words
-                if base is not None:
-                    touched.new_words = _with_reason(base, events[0].version, reason)
         return touched.now
 
     def owe(self, note_id: str) -> Note:

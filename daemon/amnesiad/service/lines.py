@@ -31,6 +31,7 @@ from amnesiad.core.events import (
     Forgotten,
     PolicyChanged,
     Promoted,
+    Reasoned,
     Renewed,
     Restored,
     Scrubbed,
@@ -215,6 +216,8 @@ def _check_event(event: AnyNoteEvent, where: str, now: int) -> None:
     check_date(event.at, f"{where}.at", now)
     if len(event.actor) > intake.MAX_ID_CHARS + len("agent:") or not _ACTOR.fullmatch(event.actor):
         raise Invalid(f"{where}.actor is nobody amnesiad knows", field=f"{where}.actor")
+    if isinstance(event, Reasoned) and event.size is not None and event.size < 0:
+        raise Invalid(f"{where}.size is below 0", field=f"{where}.size")
     match event:
         case Created():
             _check_birth(event, where)
