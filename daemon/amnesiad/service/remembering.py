@@ -11,7 +11,7 @@ from amnesiad import anchors, wire
 from amnesiad.core import clocks, decisions, intake
 from amnesiad.core.callers import Caller, address, visible
 from amnesiad.core.errors import IllegalTransition, Invalid, NotFound, Refused
-from amnesiad.core.events import Scope
+from amnesiad.core.events import AnyNoteEvent, Scope
 from amnesiad.core.kinds import Kind
 from amnesiad.core.notes import Anchor, Note, Words
 from amnesiad.service import similarity
@@ -40,13 +40,17 @@ class Remembering(Guarding):
             kind = request.kind or change.policy.default_kind
             echoed = similarity.echo_of(workspace, caller, change.now, words.content)
             if echoed is not None:
-                return _remembered(change, echoed, created=False)
-            existing = self._identical(workspace, change, caller, (scope, owner, kind, words.content))
-            if existing is not None:
-                replaces = [replaced, self._slot_holder(workspace, change, scope, owner, words.key)]
-                ended = self._end_for(workspace, change, caller, existing, replaces)
+                _check_echo(change, echoed, words.key)
+                ended = self._end_for(workspace, change, caller, echoed, [replaced])
+                return _remembered(change, change.settled(echoed.id), created=False, superseded=ended)
+            existing = self._identical(workspace, change, (scope, owner, kind, words.content))
+            if existing is not None and _answers_to(change, existing, words.key):
+                change.add(existing.id, _restated(change, existing, caller, request))
+                ended = self._end_for(workspace, change, caller, existing, [replaced])
                 return _remembered(change, change.settled(existing.id), created=False, superseded=ended)
-            note, superseded = self._write(workspace, change, caller, request, words, kind, scope, owner, replaced)
+            # A text that lives without the key gives way to one that carries it: else the slot would stand empty.
+            ends = (replaced, None if existing is None else existing.id)
+            note, superseded = self._write(workspace, change, caller, request, words, kind, scope, owner, ends)
             warnings = similarity.warnings(workspace, caller, change.now, words.content, exclude=superseded)
             return _remembered(change, note, created=True, superseded=superseded, warnings=warnings)
 
@@ -77,13 +81,20 @@ class Remembering(Guarding):
             if old.live and words.key is None and change.words(old_id).key is not None:
                 inherited = msgspec.structs.replace(words, key=change.words(old_id).key)
             echoed = similarity.echo_of(workspace, caller, change.now, content)
-            existing = echoed or self._identical(workspace, change, caller, (scope, owner, kind, content))
-            if existing is not None and existing.id != old_id:
-                return self._supersede_by(caller, old_id, existing.id, reason)(workspace, change)
-            if existing is not None:
+            if echoed is not None:
+                _check_echo(change, echoed, words.key)
+            existing = echoed or self._identical(workspace, change, (scope, owner, kind, content))
+            if existing is not None and existing.id == old_id:
                 raise Refused(f"note {old_id} says exactly that already", rule="supersede-itself", field="content")
-            note, _ = self._write(workspace, change, caller, request, inherited, kind, scope, owner, old_id, reason)
-            warnings = similarity.warnings(workspace, caller, change.now, content, exclude=(old_id,))
+            # A slot that is merely inherited costs the text that lives no slot of its own.
+            slot = words.key or (None if existing and change.words(existing.id).key else inherited.key)
+            if existing is not None and (echoed or _answers_to(change, existing, slot)):
+                if echoed is None:
+                    change.add(existing.id, _restated(change, existing, caller, request))
+                return self._supersede_by(caller, old_id, existing.id, reason)(workspace, change)
+            ends = (old_id, None if existing is None else existing.id)
+            note, ended = self._write(workspace, change, caller, request, inherited, kind, scope, owner, ends, reason)
+            warnings = similarity.warnings(workspace, caller, change.now, content, exclude=ended)
             return wire.SupersedeAnswer(changed=True, id=old_id, by=note.id, warnings=warnings, seq="")
 
         owners = [owner for owner in (*caller.owners, request.owner) if owner]
@@ -164,7 +175,7 @@ class Remembering(Guarding):
             copy = kept if change.policy.restorable else None
             events = decisions.restore(old, caller, change.now, to=new_id, kept=copy is not None, reason=reason)
             words = msgspec.structs.replace(cast(Words, copy), reasons={})
-            if self._identical(workspace, change, caller, (old.scope, old.owner, old.kind, words.content)) is not None:
+            if self._identical(workspace, change, (old.scope, old.owner, old.kind, words.content)) is not None:
                 raise Refused(f"what note {note_id} said lives already", rule="restore-duplicate", hint="nothing to do")
             if (holder := self._slot_holder(workspace, change, old.scope, old.owner, words.key)) is not None:
                 raise Refused(
@@ -250,16 +261,14 @@ class Remembering(Guarding):
         )
 
     def _identical(
-        self, workspace: Workspace, change: Change, caller: Caller, text: tuple[Scope, str | None, Kind, str]
+        self, workspace: Workspace, change: Change, text: tuple[Scope, str | None, Kind, str]
     ) -> Note | None:
-        """The live note that says exactly this, renewed by being said again. A dead holder gives up the text."""
+        """The live note that says exactly this. A dead holder gives up the text."""
         holder = workspace.holder_of_text(text)
         if holder is None:
             return None
         note = change.owe(holder)
-        if not note.live:
-            return None
-        return change.add(holder, decisions.renew(note, caller, change.policy, change.now))
+        return note if note.live else None
 
     def _write(
         self,
@@ -271,12 +280,12 @@ class Remembering(Guarding):
         kind: Kind,
         scope: Scope,
         owner: str | None,
-        replaced: str | None,
+        replaced: tuple[str | None, ...],
         reason: str | None = None,
     ) -> tuple[Note, tuple[str, ...]]:
         """The new note and, in the same unit, the end of whatever it replaces."""
         holder = self._slot_holder(workspace, change, scope, owner, words.key)
-        replaces = tuple(dict.fromkeys(id_ for id_ in (replaced, holder) if id_ is not None))
+        replaces = tuple(dict.fromkeys(id_ for id_ in (*replaced, holder) if id_ is not None))
         new_id = new_note_id()
         draft = decisions.Draft(
             id=new_id,
@@ -286,7 +295,8 @@ class Remembering(Guarding):
             owner=owner,
             incarnation=None if owner is None else change.own(owner, caller.agent_kind),
             provenance=request.provenance,
-            ttl_ms=_ttl(request, change.now),
+            ttl_ms=request.ttl_ms,
+            expires_at=request.expires_at,
             curve=request.curve,
             pinned=request.pinned,
             source_ref=request.source_ref,
@@ -330,14 +340,24 @@ class Remembering(Guarding):
         return tuple(ended)
 
 
-def _ttl(request: wire.NewNote, now: int) -> int | msgspec.UnsetType | None:
-    if request.expires_at is None:
-        return request.ttl_ms
-    if request.ttl_ms is not msgspec.UNSET and request.ttl_ms is not None:
-        raise Invalid("give either ttl_ms or expires_at", field="expires_at")
-    if request.expires_at <= now:
-        raise Invalid("expires_at lies in the past", field="expires_at", hint="a note must live to be remembered")
-    return request.expires_at - now
+def _answers_to(change: Change, note: Note, key: str | None) -> bool:
+    """Whether the note stands in the slot that is asked for, or none is."""
+    return key is None or change.words(note.id).key == key
+
+
+def _check_echo(change: Change, echoed: Note, key: str | None) -> None:
+    """A line of ours is no new text, so no new note can carry a key that its note has not."""
+    if not _answers_to(change, echoed, key):
+        raise Refused(
+            f"the text is a line of amnesia's own, showing note {echoed.id}, which does not have that key",
+            rule="echo-key",
+            field="key",
+            hint="remember what the note says, without the line's frame, under the key",
+        )
+
+
+def _restated(change: Change, note: Note, caller: Caller, request: wire.NewNote) -> list[AnyNoteEvent]:
+    return decisions.restate(note, caller, change.policy, change.now, provenance=request.provenance)
 
 
 def _edited(request: wire.EditRequest, hashed: tuple[Anchor, ...] | None) -> Words:
