@@ -235,7 +235,10 @@ class TestWorkspaces:
             "workspaces": [{}],
             "audit": [{}],
             "status": [{}],
-            **{verb: [{"id": note.id}, {"id": note.id[:4]}] for verb in ("inspect", "history", "reinstate", "pin")},
+            **{
+                verb: [{"id": note.id}, {"id": note.id[:4]}]
+                for verb in ("inspect", "why-not", "history", "reinstate", "pin")
+            },
             **{verb: [{"id": note.id}] for verb in ("unpin", "renew", "done", "restore", "undo")},
             **{verb: [{"id": gone.id, "reason": "mine"}] for verb in ("revoke", "flag")},
             **{verb: [{}] for verb in ("settle", "scrub", "verify", "rebuild", "check", "export")},

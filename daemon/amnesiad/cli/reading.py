@@ -1,9 +1,9 @@
-"""Reading notes: recall, inject, preview, fire, list, inspect, history."""
+"""Reading notes: recall, inject, preview, fire, why-not, list, inspect, history."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -53,11 +53,32 @@ def recall(
 def _show_recalled(answer: Answer, *, explain: bool) -> None:
     if answer["notes"]:
         notes_table(answer["notes"], explain=explain)
+        for place, note in enumerate(answer["notes"] if explain else (), 1):
+            say(f"{note['id']}  place {place}: {_standing(note['explanation'])}")
     else:
         console_note("nothing living matches")
     for deterrent in answer.get("deterrents") or ():
         say(sentence(deterrent["text"]))
     _warn_if_degraded(answer)
+
+
+BEHIND = {
+    "band": "less relevant than the one before",
+    "stale": "as relevant as the one before, but stale",
+    "pinned": "the one before is pinned",
+    "trust": "less trusted than the one before",
+    "rank": "older, by its kind's half-life, than the one before",
+    "created_at": "written before the one before",
+    "id": "equal to the one before but for its id",
+}
+"""What ``decided_by`` of an explanation means."""
+
+
+def _standing(why: dict[str, Any]) -> str:
+    figures = f"trust {why['trust']:.2f}, rank {why['rank']:.3f}"
+    if why["decided_by"] == "first":
+        return f"nothing stands before it ({figures})"
+    return f"{BEHIND[why['decided_by']]} ({figures})"
 
 
 @verb(app)
@@ -103,6 +124,51 @@ def fire(
     """Print the notes whose triggers this step sets off. Each comes once."""
     answer = call.ask("fire", event=event, paths=path, command=command, prompt=prompt, turn=turn)
     call.show(answer, lambda: _print_text(answer))
+
+
+@verb(app, "why-not")
+def why_not(
+    call: Call,
+    note_id: options.NoteId,
+    query: Query = None,
+    path: options.Paths = None,
+    event: Event = None,
+    command: Annotated[str | None, typer.Option("--command", help="The command about to run.")] = None,
+    kind: options.Kinds = None,
+    tag: options.Tags = None,
+    state: options.States = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Written at or after.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Written at or before.")] = None,
+    limit: options.Limit = None,
+    budget: options.Budget = None,
+) -> None:
+    """Tell why a note is not recalled, injected or fired. With --as human, --session says in whose view."""
+    answer = call.ask(
+        "why-not",
+        id=note_id,
+        query=query,
+        paths=path,
+        event=event,
+        command=command,
+        kinds=kind,
+        tags=tag,
+        states=state,
+        since=since,
+        until=until,
+        limit=limit,
+        budget_tokens=budget,
+    )
+    call.show(answer, lambda: _show_obstacles(answer))
+
+
+def _show_obstacles(answer: Answer) -> None:
+    for one in answer["reasons"]:
+        say(f"{'' if one['verb'] == 'any' else one['verb'] + ': '}{one['text']} ({one['rule']})")
+    if answer["recalled"]:
+        say(f"recall returns it, in place {answer['place']}")
+    if answer["injected"]:
+        say("inject shows it")
+    _warn_if_degraded(answer)
 
 
 def _print_text(answer: Answer) -> None:

@@ -233,6 +233,7 @@ class AsyncClient:
     inject = _method(verbs.inject)
     preview = _method(verbs.preview)
     fire = _method(verbs.fire)
+    why_not = _method(verbs.why_not)
     list_notes = _method(verbs.list_notes)
     inspect = _method(verbs.inspect)
     history = _method(verbs.history)

@@ -142,6 +142,26 @@ def _fire(
     return _asks(locals())
 
 
+def _why_not(
+    id: str,  # noqa: A002
+    *,
+    query: str | None = None,
+    paths: Texts | None = None,
+    event: str | None = None,
+    command: str | None = None,
+    kinds: Sequence[Kind] | None = None,
+    tags: Texts | None = None,
+    states: Sequence[State] | None = None,
+    since: Time | None = None,
+    until: Time | None = None,
+    limit: int | None = None,
+    budget_tokens: int | None = None,
+    after: str | None = None,
+) -> wire.WhyNotAnswer:
+    """Why a note is not among what ``recall``, ``inject`` and ``fire`` return for the same fields."""
+    return _asks(locals())
+
+
 def _list_notes(
     *,
     kinds: Sequence[Kind] | None = None,
@@ -347,6 +367,7 @@ recall = Call("recall", _recall)
 inject = Call("inject", _inject)
 preview = Call("preview", _preview)
 fire = Call("fire", _fire)
+why_not = Call("why-not", _why_not)
 list_notes = Call("list", _list_notes)
 inspect = Call("inspect", _inspect)
 history = Call("history", _history)

@@ -79,6 +79,8 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     deterrents: tuple[str, ...] = ()
     omitted_count: int = 0
     omitted_ids: tuple[str, ...] = ()
+    left: Mapping[str, int] = {}
+    """For each note that was tried and did not fit: the tokens that were left when its turn came."""
 
 
 def note_cost(note: Note, words: Words, policy: Policy, counter: Counter) -> int:
@@ -109,7 +111,7 @@ def select(
     """
     left = budget_tokens - _frame_cost(counter, budget_tokens)
     chosen: list[Note] = []
-    omitted: list[str] = []
+    omitted: dict[str, int] = {}
 
     def fill(notes: Iterable[Note]) -> None:
         nonlocal left
@@ -120,7 +122,7 @@ def select(
                 chosen.append(note)
                 passed_over = 0
                 continue
-            omitted.append(note.id)
+            omitted[note.id] = left
             passed_over += 1
             if passed_over == MAX_PASSED_OVER or (left <= counter.per_note and len(omitted) >= MAX_OMITTED_IDS):
                 return
@@ -160,6 +162,7 @@ def select(
         deterrents=tuple(id_ for id_, _ in warnings[: max(0, kept - len(chosen))]),
         omitted_count=pool.count + len(stale) - len(ids),
         omitted_ids=tuple([*(note.id for note in chosen[kept:]), *omitted][:MAX_OMITTED_IDS]),
+        left=omitted,
     )
 
 

@@ -136,6 +136,25 @@ def _in_bands(banded: Iterable[tuple[int, Candidate]], policy: Policy, now: int)
     return sorted(placed, key=lambda one: (-one.band, not one.stale, *_worth(one.note, policy, now)), reverse=True)
 
 
+def decided_by(before: Candidate, one: Candidate, policy: Policy, now: int, *, banded: bool) -> str:
+    """What put ``one`` behind ``before``: the first thing in which they differ, of what the order goes by.
+
+    ``banded`` for the orders by relevance and by path, which know bands and put stale notes last in theirs.
+    """
+    first, second = _worth(before.note, policy, now), _worth(one.note, policy, now)
+    differences = (
+        ("band", before.band != one.band),
+        (
+            "stale" if banded else "pinned",
+            before.stale != one.stale if banded else before.note.pinned != one.note.pinned,
+        ),
+        ("trust", first[0] != second[0]),
+        ("rank", first[1] != second[1]),
+        ("created_at", first[2] != second[2]),
+    )
+    return next((name for name, differs in differences if differs), "id")
+
+
 def band(score: float, best: float, tie_width: float) -> int:
     """How many tie widths, as shares of the best score, a score lies below it. 0 where no score is above zero."""
     if best <= 0:

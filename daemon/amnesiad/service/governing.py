@@ -15,7 +15,7 @@ from amnesiad.core.errors import Invalid, NotFound, Refused
 from amnesiad.core.events import PolicyChanged, encode
 from amnesiad.core.policy import LIVE_RULES, apply_overrides, parse_setting
 from amnesiad.service.change import Change
-from amnesiad.service.reading import Reading
+from amnesiad.service.explaining import Explaining
 from amnesiad.settings import show_setting
 from amnesiad.store import lifecycle, vault, verify, workspaces
 from amnesiad.store.connect import describe
@@ -30,7 +30,7 @@ MAX_PROBLEMS: Final = 50
 """Problems that verify and rebuild name; the rest are counted."""
 
 
-class Governing(Reading):
+class Governing(Explaining):
     """The verbs about workspaces, policy, owners and passes."""
 
     async def status(self, request: wire.StatusRequest) -> wire.StatusAnswer:

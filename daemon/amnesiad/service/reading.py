@@ -69,7 +69,7 @@ class Reading(Ledger):
         if workspace is None:
             return _nothing_recalled(request)
         caller = request.caller.to_core()
-        _check_query(request.query)
+        check_query(request.query)
         wanted = ranking.Filter(
             kinds=frozenset(request.kinds),
             tags=request.tags,
@@ -97,16 +97,13 @@ class Reading(Ledger):
         self, workspace: Workspace, caller: Caller, request: wire.RecallRequest, wanted: ranking.Filter, now: int
     ) -> Selected[wire.RecallAnswer]:
         policy = workspace.policy
-        if request.query:
-            ranked = self._by_query(workspace, caller, request.query, wanted, request.limit, now)
-        elif wanted.paths:
-            ranked = ranking.order_by_path(self._candidates(workspace, caller, wanted, now), wanted.paths, policy, now)
-        else:
-            ranked = ranking.order_without_query(self._candidates(workspace, caller, wanted, now), policy, now)
+        ranked = self.ranked(workspace, caller, request.query, wanted, request.limit, now)
         chosen = ranked[: request.limit]
         most = min(MAX_DETERRENTS, policy.max_deterrents)
         warned = self._deterrents(workspace, caller, request.query, wanted, now, most)
-        notes = tuple(_recalled(workspace, one, request, now) for one in chosen)
+        notes = tuple(
+            _recalled(workspace, one, request, now, before=chosen[n - 1] if n else None) for n, one in enumerate(chosen)
+        )
         deterrents = tuple(
             wire.Deterrent(id=note.id, text=render.deterrent(note, workspace.words[note.id])) for note in warned
         )
@@ -127,6 +124,18 @@ class Reading(Ledger):
         )
         answer = wire.RecallAnswer(notes=notes, deterrents=deterrents, text=text, seq=workspace.position)
         return Selected(answer, used, tuple(warned), msgspec.json.encode(entry) if used or warned else b"")
+
+    def ranked(
+        self, workspace: Workspace, caller: Caller, query: str | None, wanted: ranking.Filter, limit: int, now: int
+    ) -> list[ranking.Candidate]:
+        """Recall's order of the notes that pass the filters; with a query, of as many as cover the limit in whole
+        bands."""
+        if query:
+            return self._by_query(workspace, caller, query, wanted, limit, now)
+        candidates = self._candidates(workspace, caller, wanted, now)
+        if wanted.paths:
+            return ranking.order_by_path(candidates, wanted.paths, workspace.policy, now)
+        return ranking.order_without_query(candidates, workspace.policy, now)
 
     def _candidates(
         self, workspace: Workspace, caller: Caller, wanted: ranking.Filter, now: int
@@ -204,7 +213,7 @@ class Reading(Ledger):
         if workspace is None:
             return _empty_block(self._budget(None, request), None)
         caller = request.caller.to_core()
-        _check_query(request.query)
+        check_query(request.query)
         paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
 
         await self.meaning.ask(request.query)
@@ -236,7 +245,7 @@ class Reading(Ledger):
         budget = self._budget(workspace, request)
         if workspace is None or not workspace.policy.injection_enabled:
             return _empty_block(budget, workspace)
-        _check_query(request.query)
+        check_query(request.query)
         paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
         await self.meaning.ask(request.query)
         chosen = self._choose(workspace, request.caller.to_core(), request, paths, budget, self.clock.now_ms())
@@ -327,8 +336,8 @@ class Reading(Ledger):
             return wire.FireAnswer(notes=(), text="", tokens=0, seq="0-0")
         caller = request.caller.to_core()
         paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
-        _check_query(request.prompt)
-        _check_query(request.command)
+        check_query(request.prompt)
+        check_query(request.command)
         occasion = triggers.Occasion(event=request.event, paths=paths, command=request.command, prompt=request.prompt)
         turn = request.turn or ""
         once: Once | None = None
@@ -343,7 +352,7 @@ class Reading(Ledger):
             hit = [
                 note
                 for note, trigger in workspace.triggered_by(occasion, caller, now)
-                if _may_fire(None if once is None else once.shown(note.id), trigger.cooldown_ms, turn, now)
+                if may_fire(None if once is None else once.shown(note.id), trigger.cooldown_ms, turn, now)
             ]
             ranked = ranking.order_without_query(
                 (ranking.Candidate(note, workspace.words[note.id]) for note in hit), workspace.policy, now
@@ -481,7 +490,7 @@ def _nothing_recalled(request: wire.RecallRequest) -> wire.RecallAnswer:
     return wire.RecallAnswer(notes=(), deterrents=(), seq="0-0", text="" if request.format == "text" else None)
 
 
-def _may_fire(shown: tuple[int, str] | None, cooldown_ms: int | None, turn: str, now: int) -> bool:
+def may_fire(shown: tuple[int, str] | None, cooldown_ms: int | None, turn: str, now: int) -> bool:
     """Never twice in one turn; again in a later one only where the trigger has a cooldown that is over."""
     if shown is None:
         return True
@@ -529,12 +538,19 @@ def _block_entry(kind: str, workspace: Workspace, caller: Caller, chosen: select
     return msgspec.json.encode(entry) if chosen.ids or chosen.deterrents else b""
 
 
-def _check_query(query: str | None) -> None:
+def check_query(query: str | None) -> None:
+    """Raises ``Invalid`` for a query that is too long to be one."""
     if query is not None and len(query) > MAX_QUERY_CHARS:
         raise Invalid(f"query has {len(query)} characters, the limit is {MAX_QUERY_CHARS}", field="query")
 
 
-def _recalled(workspace: Workspace, one: ranking.Candidate, request: wire.RecallRequest, now: int) -> wire.RecalledNote:
+def _recalled(
+    workspace: Workspace,
+    one: ranking.Candidate,
+    request: wire.RecallRequest,
+    now: int,
+    before: ranking.Candidate | None,
+) -> wire.RecalledNote:
     fields: dict[str, Any] = view_fields(
         one.note,
         one.words,
@@ -555,5 +571,8 @@ def _recalled(workspace: Workspace, one: ranking.Candidate, request: wire.Recall
             "rank": clocks.rank(one.note, workspace.policy, now),
             "created_at": one.note.created_at,
             "pinned": one.note.pinned,
+            "decided_by": "first"
+            if before is None
+            else ranking.decided_by(before, one, workspace.policy, now, banded=bool(request.query or request.paths)),
         }
     return wire.RecalledNote(**fields, stale=one.stale)

@@ -128,6 +128,25 @@ class InjectAnswer(Answer, frozen=True, kw_only=True):
     deterrents: tuple[str, ...]
 
 
+class Obstacle(Part, frozen=True, kw_only=True):
+    """One reason why a note was left out: of which verb, by which rule, and in words."""
+
+    verb: Literal["any", "recall", "inject", "fire"]
+    rule: str
+    text: str
+
+
+class WhyNotAnswer(Answer, frozen=True, kw_only=True):
+    """``recalled`` and ``injected`` tell whether the note would be in the answer now. ``place`` is its place in recall's
+    order, counted from 1; ``None`` where it has none."""
+
+    id: str
+    recalled: bool
+    injected: bool
+    place: int | None
+    reasons: tuple[Obstacle, ...]
+
+
 class FireAnswer(Answer, frozen=True, kw_only=True):
     notes: tuple[NoteView, ...]
     text: str

@@ -159,6 +159,24 @@ class InjectRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     event: Token | None = None
 
 
+class WhyNotRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why recall, inject and fire, asked with these fields, leave the note out. A human names in ``caller`` whose view is
+    asked about; an agent asks about its own."""
+
+    id: NoteId
+    query: str | None = None
+    paths: Limited = ()
+    event: Token | None = None
+    command: str | None = None
+    kinds: Kinds = ()
+    tags: Filter = ()
+    states: LiveStates = ()
+    since: TimeMs | None = None
+    until: TimeMs | None = None
+    limit: Annotated[int, Meta(ge=1, le=100)] = 10
+    budget_tokens: Annotated[int, Meta(ge=0, le=MAX_BUDGET_TOKENS)] | None = None
+
+
 class FireRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     event: Token
     paths: Limited = ()

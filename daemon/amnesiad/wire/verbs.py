@@ -32,6 +32,7 @@ VERBS: Final[Mapping[str, VerbSpec]] = {
     "inject": _verb("inject", r.InjectRequest, a.InjectAnswer),
     "preview": _verb("preview", r.InjectRequest, a.InjectAnswer),
     "fire": _verb("fire", r.FireRequest, a.FireAnswer),
+    "why-not": _verb("why_not", r.WhyNotRequest, a.WhyNotAnswer),
     "list": _verb("list", r.ListRequest, a.ListAnswer, "list_notes"),
     "inspect": _verb("inspect", r.InspectRequest, a.InspectAnswer),
     "history": _verb("history", r.HistoryRequest, a.HistoryAnswer),

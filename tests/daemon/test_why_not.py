@@ -1,0 +1,143 @@
+"""Why a note is not returned: each reason is named, and none is named where the note is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.daemon.desk import DAY, HUMAN, ManualClock, call, refused, remember
+
+from amnesiad.service import Service
+
+S1: dict[str, Any] = {"session": "s1"}
+
+
+async def reasons(service: Service, note_id: str, **fields: Any) -> list[str]:
+    """``verb: rule`` of each reason."""
+    answer = await call(service, "why-not", id=note_id, **fields)
+    assert all(one.text for one in answer.reasons)
+    return [f"{one.verb}: {one.rule}" for one in answer.reasons]
+
+
+async def test_a_note_that_is_there_has_no_reasons(service: Service) -> None:
+    """Recall returns it and inject shows it: there is nothing to tell but its place."""
+    note_id = await remember(service, "the lighthouse is green", kind="finding")
+    answer = await call(service, "why-not", id=note_id[:6], query="lighthouse")
+    assert (answer.id, answer.recalled, answer.injected, answer.place, answer.reasons) == (note_id, True, True, 1, ())
+
+
+async def test_what_ended_is_named_with_its_state(service: Service, clock: ManualClock) -> None:
+    """Revoked, expired before any pass has run, or forgotten: each by its state."""
+    revoked = await remember(service, "the lighthouse is red", kind="finding")
+    await call(service, "revoke", id=revoked, reason="repainted", caller=HUMAN)
+    expiring = await remember(service, "the lighthouse is closed today", ttl_ms=DAY)
+    gone = await remember(service, "a slip of the pen", kind="finding")
+    await call(service, "forget", id=gone, caller=HUMAN)
+    clock.advance(DAY)
+    for note_id, state in ((revoked, "revoked"), (expiring, "forgotten"), (gone, "forgotten")):
+        answer = await call(service, "why-not", id=note_id, query="lighthouse")
+        assert [one.rule for one in answer.reasons] == ["ended"]
+        assert answer.reasons[0].text.startswith(f"it is {state} since ")
+        assert (answer.recalled, answer.injected) == (False, False)
+
+
+async def test_a_human_may_ask_in_the_name_of_a_session(service: Service) -> None:
+    """Another session's note is out of scope there; an agent of that session is not even told that it exists."""
+    note_id = await remember(service, "the lighthouse is green", scope="session", caller={"session": "s2"})
+    assert await reasons(service, note_id, caller=HUMAN | S1) == ["any: out-of-scope"]
+    assert await reasons(service, note_id, caller=HUMAN) == []
+    assert (await refused(call(service, "why-not", id=note_id, caller=S1))).code == "not_found"
+
+
+async def test_filters_and_words_are_named(service: Service) -> None:
+    """Every filter that leaves the note out, and a query that shares no word with it."""
+    note_id = await remember(service, "the lighthouse is green", kind="finding", tags=["coast"])
+    assert await reasons(service, note_id, query="harbor") == ["recall: no-shared-word"]
+    told = await call(
+        service, "why-not", id=note_id, kinds=["task"], tags=["inland"], paths=["src/a.py"], until="2001-01-01"
+    )
+    filters = [one.text.split()[2] for one in told.reasons if one.rule == "filtered"]
+    assert filters == ["kinds", "tags", "paths", "until"]
+
+
+async def test_a_note_behind_others_is_told_its_place(service: Service) -> None:
+    """Outranked: where it stands, among how many, and how many are returned."""
+    for number in range(5):
+        await remember(
+            service, f"lighthouse lighthouse {number}", kind="finding", provenance="user-stated", caller=HUMAN
+        )
+    last = await remember(service, "the keeper of the old lighthouse likes long evenings", kind="finding")
+    answer = await call(service, "why-not", id=last, query="lighthouse", limit=3)
+    assert (answer.place, answer.recalled) == (6, False)
+    assert [one.rule for one in answer.reasons] == ["outranked"]
+    assert "place 6 of 6" in answer.reasons[0].text
+
+
+async def test_what_is_over_the_budget_is_told_by_how_much(service: Service) -> None:
+    """The tokens that were left when its turn came, and how many are missing."""
+    short = await remember(service, "brief", kind="finding", pinned=True)
+    long = await remember(service, "a very long story " * 40, kind="finding")
+    told = await call(service, "why-not", id=long, budget_tokens=150)
+    assert [f"{one.verb}: {one.rule}" for one in told.reasons] == ["inject: over-budget"]
+    assert " of 150 that were left" in told.reasons[0].text
+    assert await reasons(service, short, budget_tokens=150) == []
+    assert await reasons(service, short, budget_tokens=150, caller=HUMAN) == []
+    await call(service, "policy", set={"injection_enabled": False}, caller=HUMAN)
+    assert await reasons(service, short) == ["inject: injection-disabled"]
+
+
+async def test_a_stale_note_is_recalled_but_not_injected(service: Service) -> None:
+    """In doubt: recall marks it, inject leaves it out and this says why."""
+    note_id = await remember(service, "the lighthouse is green", kind="finding")
+    await call(service, "flag", id=note_id, reason="doubt", caller=HUMAN)
+    answer = await call(service, "why-not", id=note_id, query="lighthouse")
+    assert (answer.recalled, answer.injected) == (True, False)
+    assert [f"{one.verb}: {one.rule}" for one in answer.reasons] == ["inject: stale"]
+
+
+async def test_fire_is_asked_where_an_event_is_named(service: Service) -> None:
+    """No trigger, none that matches, and shown to this session already."""
+    plain = await remember(service, "the lighthouse is green", kind="gotcha")
+    armed = await remember(
+        service, "mind the lock", kind="gotcha", triggers=[{"event": "pre-edit", "path": "src/*.py"}]
+    )
+    ask: dict[str, Any] = {"event": "pre-edit", "caller": S1}
+    assert await reasons(service, plain, **ask) == ["fire: no-trigger"]
+    assert await reasons(service, armed, **ask, paths=["lib/a.py"]) == ["recall: filtered", "fire: no-trigger"]
+    ask["paths"] = ["src/a.py"]
+    assert await reasons(service, armed, **ask) == []
+    assert [note.id for note in (await call(service, "fire", **ask)).notes] == [armed]
+    assert await reasons(service, armed, **ask) == ["fire: shown-already"]
+    assert await reasons(service, armed, **(ask | {"caller": {"session": "s2"}})) == []
+
+
+async def test_asking_changes_nothing(service: Service) -> None:
+    """No use, no ledger entry, no renewal; and a note that never was is not found."""
+    note_id = await remember(service, "the lighthouse is green")
+    await call(service, "why-not", id=note_id, query="lighthouse", event="pre-edit")
+    assert (await call(service, "inspect", id=note_id)).note.access_count == 0
+    assert (await call(service, "ledger", caller=HUMAN)).rows == ()
+    assert (await refused(call(service, "why-not", id="0" * 10))).code == "not_found"
+    assert (await refused(call(service, "why-not", id="0" * 10, workspace="elsewhere"))).code == "not_found"
+
+
+async def test_explain_tells_what_put_each_note_behind_the_one_before(service: Service, clock: ManualClock) -> None:
+    """The first thing in which two neighbors differ: band, stale, trust, rank, time of writing, id."""
+    trusted = await remember(service, "lighthouse one", kind="decision", provenance="user-stated", caller=HUMAN)
+    await remember(service, "lighthouse two", kind="decision")
+    clock.advance(1)
+    doubted = await remember(service, "lighthouse three", kind="decision")
+    await call(service, "flag", id=doubted, reason="doubt", caller=HUMAN)
+    await remember(service, "lighthouse " + "beside many other words of no weight " * 3, kind="decision")
+    found = (await call(service, "recall", query="lighthouse", explain=True)).notes
+    assert found[0].id == trusted
+    assert [note.explanation["decided_by"] for note in found] == ["first", "trust", "stale", "band"]
+    listed = (await call(service, "recall", explain=True)).notes
+    assert [note.explanation["decided_by"] for note in listed][:2] == ["first", "trust"]
+
+
+@pytest.mark.parametrize("fields", [{"limit": 0}, {"query": "x" * 9000}, {"paths": ["/etc/passwd\0"]}])
+async def test_fields_are_checked_as_those_of_recall(service: Service, fields: dict[str, Any]) -> None:
+    """A limit of nothing, a document for a query, a path that is none."""
+    note_id = await remember(service, "the lighthouse is green")
+    assert (await refused(call(service, "why-not", id=note_id, **fields))).code == "invalid"
