@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -24,7 +24,8 @@ from amnesiad.core.events import PolicyChanged, Scope, Scrubbed
 from amnesiad.core.inject import line_units, note_cost
 from amnesiad.core.intake import NOTE_ID_LENGTH
 from amnesiad.core.kinds import Kind
-from amnesiad.core.notes import LIVE, Note, Trigger, Words, decode_words
+from amnesiad.core.notes import LIVE, Anchor, Note, Trigger, Words, decode_words
+from amnesiad.core.pathindex import PathIndex, words_of_mention
 from amnesiad.core.policy import Policy
 from amnesiad.core.strongest import Strongest, View
 from amnesiad.core.triggerindex import TriggerIndex
@@ -111,6 +112,7 @@ class Workspace:
         if self.vectors is not None:
             self.vectors.clear()
         self.triggered = TriggerIndex()
+        self.pathed = PathIndex()
         self.revoked: dict[str, None] = {}
         self.ended_perishables: dict[str, None] = {}
         """Ids in the order in which they ended: the first to be evicted."""
@@ -260,9 +262,10 @@ class Workspace:
         _share(note, words)
         old, indexed = self.notes.get(note.id), None
         triggers: tuple[Trigger, ...] = ()
+        anchors: tuple[Anchor, ...] = ()
         if old is not None:
             before = self.words[note.id]
-            triggers = before.triggers
+            triggers, anchors = before.triggers, before.anchors
             indexed = (before.content, before.key, before.tags, before.anchors)
             self._unlink(old)
             self._costs.pop(note.id, None)
@@ -283,6 +286,10 @@ class Workspace:
                 (self.vectors.expect if note.live else self.vectors.drop)(note.id)
         if (old is not None and old.live != note.live) or triggers != words.triggers:
             self.triggered.put(note.id, words.triggers if note.live else ())
+        if not note.live:
+            self.pathed.drop(note.id)
+        elif old is None or not old.live or (triggers, anchors) != (words.triggers, words.anchors):
+            self.pathed.put(note.id, words)
         if note.state == "revoked":
             self.revoked[note.id] = None
         else:
@@ -329,6 +336,7 @@ class Workspace:
         del self.notes[note_id], self.words[note_id]
         self.due.pop(note_id, None)
         self.triggered.drop(note_id)
+        self.pathed.drop(note_id)
         self.revoked.pop(note_id, None)
         self.ended_perishables.pop(note_id, None)
         self._costs.pop(note_id, None)
@@ -398,6 +406,16 @@ class Workspace:
             note = self.live_note(note_id, caller, now)
             if note is not None:
                 yield note
+
+    def concerning(self, paths: Sequence[str]) -> Iterable[str]:
+        """The ids of all live notes that may have to do with one of the paths, in no order."""
+        found = self.pathed.candidates(paths)
+        for path in paths:
+            words = words_of_mention(path)
+            if words is None:
+                return self.notes
+            found |= self.live.contains_all_words(words)
+        return found
 
     def triggered_by(self, occasion: Occasion, caller: Caller, now: int) -> Iterator[tuple[Note, Trigger]]:
         """The live notes that the occasion asks for, with the trigger it matched; costs what matches."""

@@ -41,6 +41,7 @@ def _seen(workspace: Workspace) -> dict[str, object]:
         "ended": {note_id for note_id in workspace.notes if note_id in workspace.ended},
         "sizes": (len(workspace.live), len(workspace.ended)),
         "triggered": {note_id for note_id in workspace.notes if note_id in workspace.triggered},
+        "pathed": len(workspace.pathed),
         "active": {note.id for tier in TIERS for note in workspace.active(Caller(role="human"), 0).strongest(tier)},
         "ended perishables": set(workspace.ended_perishables),
         "texts": workspace._texts,

@@ -9,7 +9,7 @@ decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Final
 
 from amnesiad.core.notes import Trigger
@@ -41,6 +41,11 @@ class TriggerIndex:
 
     def __contains__(self, id_: object) -> bool:
         return id_ in self._filed
+
+    @property
+    def ids(self) -> Set[str]:
+        """The notes that are filed."""
+        return self._filed.keys()
 
     def put(self, id_: str, triggers: Sequence[Trigger]) -> None:
         """File a note by these triggers, in place of those it was filed by before."""

@@ -140,7 +140,8 @@ class Reading(Ledger):
     def _candidates(
         self, workspace: Workspace, caller: Caller, wanted: ranking.Filter, now: int
     ) -> Iterable[ranking.Candidate]:
-        for note in workspace.visible_live(caller, now):
+        ids = list(workspace.concerning(wanted.paths)) if wanted.paths else None
+        for note in workspace.visible_live(caller, now, ids):
             words = workspace.words[note.id]
             if wanted.matches(note, words, note.state):
                 yield ranking.Candidate(note, words)

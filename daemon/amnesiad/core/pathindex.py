@@ -1,0 +1,72 @@
+"""Which notes may have to do with a path, found without asking each: by anchor, by trigger, and by what texts must hold.
+Pure.
+
+A superset each time, and never less: ``recall.path_grade`` decides. Anchors are filed under their path and under every
+folder above it, since a question about a folder concerns all that is anchored below.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from amnesiad.core.notes import Trigger, Words
+from amnesiad.core.triggerindex import TriggerIndex
+from amnesiad.core.triggers import Occasion
+
+_WORDS: Final = re.compile(r"[a-z0-9]+")
+
+
+class PathIndex:
+    """Ids of notes by the paths of their anchors and triggers."""
+
+    def __init__(self) -> None:
+        self._anchored: dict[str, set[str]] = {}
+        self._paths: dict[str, tuple[str, ...]] = {}
+        self._globs = TriggerIndex()
+
+    def __len__(self) -> int:
+        return len(self._paths.keys() | self._globs.ids)
+
+    def put(self, id_: str, words: Words) -> None:
+        """File a note by these words, in place of those it was filed by before."""
+        self.drop(id_)
+        self._globs.put(id_, [Trigger(path=one.path) for one in words.triggers if one.path is not None])
+        if words.anchors:
+            self._paths[id_] = tuple(anchor.path for anchor in words.anchors)
+            for folder in _with_folders(self._paths[id_]):
+                self._anchored.setdefault(folder, set()).add(id_)
+
+    def drop(self, id_: str) -> None:
+        """Take the note out, if it is here."""
+        self._globs.drop(id_)
+        for folder in _with_folders(self._paths.pop(id_, ())):
+            ids = self._anchored[folder]
+            ids.discard(id_)
+            if not ids:
+                del self._anchored[folder]
+
+    def candidates(self, paths: Sequence[str]) -> set[str]:
+        """The notes that may have an anchor at or below one of the paths, or a trigger for one of them."""
+        found = set(self._globs.candidates(Occasion(paths=paths)))
+        for path in paths:
+            found.update(self._anchored.get(path, ()))
+        return found
+
+
+def _with_folders(paths: Iterable[str]) -> Iterator[str]:
+    seen: set[str] = set()
+    for path in paths:
+        parts = path.split("/")
+        seen.update("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+    return iter(seen)
+
+
+def words_of_mention(path: str) -> str | None:
+    """The words that every text which mentions the path holds, for an index of words; ``None`` if that cannot be told.
+
+    A mention stands apart from other letters and digits, so the parts of an ASCII path are words of the text (unless a
+    combining mark right behind it makes its last letter another one).
+    """
+    return " ".join(_WORDS.findall(path.lower())) or None if path.isascii() else None

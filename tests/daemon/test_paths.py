@@ -1,0 +1,74 @@
+"""Notes found by path through the indexes are those that asking every note would find."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.strategies import examples
+from tests.daemon.desk import call, projection, recalled, remember
+
+from amnesiad.core.notes import Anchor, Trigger, Words
+from amnesiad.core.pathindex import PathIndex, words_of_mention
+from amnesiad.core.recall import GRADE_NONE, path_grade
+from amnesiad.search import Index
+from amnesiad.service import Service
+
+parts = st.sampled_from(
+    ["src", "app", "App.py", "app.py", "my_mod.py", "v1.2", ".env", "__init__.py", "a-b", "Makefile"]
+)
+paths = st.lists(parts, min_size=1, max_size=3).map("/".join)
+globs = paths | st.sampled_from(["*.py", "src/**", "**/app/*", "src/", "?pp.py", "**"])
+around = st.sampled_from(["", " ", "(", "/", ".", "-", "_", "x", "修改", "é", "ど", ",\n", "`", "：", "İ", "#", "ß"])
+contents = st.lists(st.tuples(around, paths, around).map("".join), max_size=3).map(" ".join)
+words = st.builds(
+    Words,
+    content=contents,
+    anchors=st.lists(paths.map(lambda path: Anchor(path=path)), max_size=2).map(tuple),
+    triggers=st.lists(st.none() | globs, max_size=2).map(lambda some: tuple(Trigger(path=one) for one in some)),
+)
+
+
+@given(st.lists(words, max_size=8), st.lists(paths, min_size=1, max_size=2))
+@examples(400)
+def test_no_note_about_a_path_is_missed(notes: list[Words], asked: list[str]) -> None:
+    """Anchored at or below it, triggered by it, or mentioning it, whatever stands around the mention; also after some
+    notes went."""
+    index, live = PathIndex(), Index()
+    for number, one in enumerate(notes):
+        index.put(f"n{number}", one)
+        live.put(f"n{number}", one)
+    for gone in (0, 2):
+        found = index.candidates(asked)
+        for path in asked:
+            wanted = words_of_mention(path)
+            assert wanted is not None
+            found |= live.contains_all_words(wanted)
+        for number, one in enumerate(notes):
+            if number >= gone and path_grade(one, asked) > GRADE_NONE:
+                assert f"n{number}" in found
+        for number in range(2):
+            index.drop(f"n{number}")
+            live.drop(f"n{number}")
+    for number in range(len(notes)):
+        index.drop(f"n{number}")
+    assert len(index) == 0
+    assert not index._anchored
+
+
+async def test_recall_by_path_asks_only_notes_that_may_concern_it(service: Service) -> None:
+    """An anchor, a trigger and a mention are found; the rest of the workspace is not even looked at."""
+    for number in range(20):
+        await remember(service, f"nothing about files, {number}", kind="finding")
+    await remember(service, "mind the lock", kind="gotcha", triggers=[{"event": "pre-edit", "path": "src/*.py"}])
+    await remember(service, "see src/app.py for the port", kind="finding")
+    await remember(service, "the port is 8080", kind="finding", anchors=["src/app.py"])
+    found = ["the port is 8080", "mind the lock", "see src/app.py for the port"]
+    assert await recalled(service, paths=["src/app.py"]) == found
+    workspace = await projection(service)
+    assert len(list(workspace.concerning(["src/app.py"]))) == 3
+    assert await recalled(service, paths=["README.md"]) == []
+    for note in (await call(service, "list", limit=1000)).notes:
+        if note.content in found or note.anchors or note.triggers:
+            await call(service, "revoke", id=note.id, reason="r")
+    assert await recalled(service, paths=["src/app.py"]) == ["see src/app.py for the port"]
+    assert list(workspace.concerning(["说明.md"])) == list(workspace.notes)
