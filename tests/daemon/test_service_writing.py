@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,11 @@ from tests.daemon.desk import (
     state_of,
 )
 
+from amnesiad import wire
+from amnesiad.errors import NotFound
 from amnesiad.service import Service
-from amnesiad.store.workspaces import all_workspaces, find_or_create
+from amnesiad.store.workspaces import all_workspaces, find, find_or_create
+from amnesiad.workspace import Workspace
 
 
 async def test_two_daemons_writing_at_once_lose_nothing(service: Service, second: Service) -> None:
@@ -377,6 +382,73 @@ async def test_an_empty_workspace_that_was_dropped_and_made_anew_is_seen(service
     await call(service, "workspaces", drop="desk", confirm=True)
     note_id = await remember(service, "here now")
     assert await listed(second) == [note_id]
+
+
+@pytest.mark.parametrize(("method", "nth"), [("load", 1), ("reload_policy", 1), ("reload_policy", 2)])
+async def test_a_write_racing_a_drop_begins_the_workspace_anew(
+    service: Service, second: Service, monkeypatch: pytest.MonkeyPatch, method: str, nth: int
+) -> None:
+    """C30: a drop at whatever moment of a write, even while it reads the workspace anew, makes it no 404."""
+    await remember(second, "before the drop")
+    if method == "reload_policy":
+        await listed(service)
+        await call(second, "policy", set={"max_item_bytes": 100}, caller=HUMAN)
+    real, times = getattr(Workspace, method), 0
+
+    async def read(workspace: Workspace) -> None:
+        nonlocal times
+        if workspace.redis is service.redis:
+            times += 1
+            if times == nth:
+                await call(second, "workspaces", drop="desk", confirm=True, caller=HUMAN)
+        await real(workspace)
+
+    monkeypatch.setattr(Workspace, method, read)
+    new = await remember(service, "after the drop")
+    assert times >= nth
+    assert await listed(second) == [new]
+    assert await log_types(service) == ["created"]
+
+
+async def test_writes_and_drops_at_once_refuse_no_write(service: Service, second: Service) -> None:
+    """C30: while one daemon drops a workspace over and over, the other's writes are all accepted."""
+
+    async def write(writer: int) -> None:
+        for n in range(15):
+            await remember(service, f"{writer} says {n}")
+
+    async def drop() -> None:
+        for _ in range(30):
+            with suppress(NotFound):  # it was dropped just now, and nobody has written since
+                await call(second, "workspaces", drop="desk", confirm=True, caller=HUMAN)
+
+    await asyncio.gather(*(write(n) for n in range(4)), drop())
+    last = await remember(service, "the last word")
+    assert last in await listed(second)
+    assert await problems(service) == ()
+
+
+async def test_an_import_racing_a_drop_is_taken_in(
+    service: Service, second: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C30: also an import, in earnest or not, finds the workspace anew."""
+    await remember(second, "before the drop")
+    real = Workspace.load
+
+    async def read(workspace: Workspace) -> None:
+        if workspace.redis is service.redis and await find(service.redis, "desk") == workspace.ws:
+            monkeypatch.setattr(Workspace, "load", real)
+            await call(second, "workspaces", drop="desk", confirm=True, caller=HUMAN)
+        await real(workspace)
+
+    async def lines() -> AsyncIterator[bytes]:
+        yield b'{"content": "taken in"}'
+
+    for dry_run in (True, False):
+        monkeypatch.setattr(Workspace, "load", read)
+        answer = await service.import_notes(wire.ImportRequest(workspace="desk", dry_run=dry_run), lines())
+        assert (answer.imported, answer.problems) == (1, ())
+    assert await recalled(second) == ["taken in"]
 
 
 async def test_asking_for_unknown_workspaces_makes_none(service: Service) -> None:

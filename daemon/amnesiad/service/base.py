@@ -115,16 +115,32 @@ class Base:
         async with lock:
             if (known := self._workspaces.get(name)) is not None:
                 return known
-            ws = await (workspaces.find_or_create if create else workspaces.find)(self.redis, name)
-            if ws is None:
+            workspace = await self._loaded(name, create=create)
+            if workspace is None:
                 return None
-            workspace = Workspace(name, ws, self.redis, self.keyring, self.settings.policy)
-            workspace.vectors = self.meaning.vectors()
-            await workspace.load()
             workspace.used_at = workspace.found_at = self.clock.now_ms()
             self._workspaces[name] = workspace
             self.meaning.look()
             return workspace
+
+    async def _loaded(self, name: str, *, create: bool) -> Workspace | None:
+        """A projection of what the name means now; one that is dropped while it is being read is looked up anew.
+
+        Raises ``NotFound`` for a workspace that has a name and no policy cell: no drop leaves that behind.
+        """
+        gone = ""
+        while ws := await (workspaces.find_or_create if create else workspaces.find)(self.redis, name):
+            workspace = Workspace(name, ws, self.redis, self.keyring, self.settings.policy)
+            workspace.vectors = self.meaning.vectors()
+            try:
+                await workspace.load()
+            except NotFound:
+                if ws == gone:
+                    raise
+                gone = ws
+                continue
+            return workspace
+        return None
 
     async def _renamed(self, workspace: Workspace) -> bool:
         """Whether the name has come to mean another workspace, or none; looked up now and then, not each time."""
@@ -285,19 +301,26 @@ class Base:
         try:
             await self.follow(workspace)
         except NotFound:
-            self.close(workspace.name)
-            return cast(Workspace, await self.open(workspace.name, create=True)), True
+            return await self._anew(workspace), True
         return workspace, workspace.position != seen
+
+    async def _anew(self, workspace: Workspace) -> Workspace:
+        """What the name of a workspace that was dropped means from now on."""
+        if self._workspaces.get(workspace.name) is workspace:
+            self.close(workspace.name)
+        return cast(Workspace, await self.open(workspace.name, create=True))
 
     async def _after_conflict(self, workspace: Workspace, detail: str, current: bytes) -> Workspace:
         if detail.startswith("owner:"):
             workspace.owners[detail.removeprefix("owner:")] = decode_owner(current)
         if detail == POLICY_CELL and not current:
-            self.close(workspace.name)
-            return cast(Workspace, await self.open(workspace.name, create=True))
+            return await self._anew(workspace)
         workspace, _ = await self._renewed_view(workspace)
         if detail == POLICY_CELL:
-            await workspace.reload_policy()
+            try:
+                await workspace.reload_policy()
+            except NotFound:
+                return await self._anew(workspace)
         return workspace
 
     def alive(self, workspace: Workspace, caller: Caller, now: int) -> None:

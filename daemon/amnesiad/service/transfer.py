@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -71,21 +71,11 @@ class Transfer(Arriving):
 
     async def _desk(self, request: wire.ImportRequest) -> Workspace:
         """The projection to decide against. A dry run gets one of its own, which it may change as it likes."""
-        workspace = await self.open(request.workspace, create=not request.dry_run)
-        if workspace is not None:
-            await self.follow(workspace)
-            if not request.dry_run:
-                return workspace
-        draft = Workspace(
-            request.workspace,
-            "-" if workspace is None else workspace.ws,
-            self.redis,
-            self.keyring,
-            self.settings.policy,
-        )
-        if workspace is not None:
-            await draft.load()
-        return draft
+        if not request.dry_run:
+            workspace = cast(Workspace, await self.open(request.workspace, create=True))
+            return (await self._renewed_view(workspace))[0]
+        draft = await self._loaded(request.workspace, create=False)
+        return draft or Workspace(request.workspace, "-", self.redis, self.keyring, self.settings.policy)
 
     async def _take(self, run: Run, raw: bytes) -> None:
         line = shapes.read_line(raw)
