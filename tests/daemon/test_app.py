@@ -25,7 +25,7 @@ from amnesiad.api import serve as serve_module
 from amnesiad.api.app import App, Readiness
 from amnesiad.api.serve import ApiServer, serve
 from amnesiad.errors import ConfigError
-from amnesiad.limits import MAX_REQUEST_BYTES, SUN_PATH_BYTES
+from amnesiad.limits import MAX_LINE_BYTES, MAX_REQUEST_BYTES, SUN_PATH_BYTES
 
 
 @pytest.fixture
@@ -109,12 +109,31 @@ async def test_the_last_line_of_an_import_needs_no_line_break(line: Wire, clerk:
     assert clerk.seen[0].dry_run is True
 
 
-async def test_an_endless_import_line_is_refused(line: Wire, place: Path) -> None:
-    """V25: a line past its limit is too large, and the daemon goes on."""
-    body = b"x" * (MAX_REQUEST_BYTES + 1)
-    reply = await line.ask("/v1/import?workspace=/src/app", body)
-    assert (reply.status, reply.error["code"]) == (413, "too_large")
-    assert await still_answers(place / "a.sock")
+@pytest.mark.parametrize("length", [MAX_LINE_BYTES + 1, 8 * MAX_LINE_BYTES])
+@pytest.mark.parametrize("end", [b"\n", b""])
+async def test_an_endless_import_line_costs_no_other_line(length: int, end: bytes, line: Wire, clerk: Clerk) -> None:
+    """V25: of a line past its limit no more is kept than tells so, and the lines around it arrive whole."""
+    await line.send(b"POST /v1/import?workspace=/src/app HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+    for piece in (
+        b'{"a":1}\n  ',
+        *[b" " * MAX_LINE_BYTES] * (length // MAX_LINE_BYTES),
+        b'x\n{"a":2}\n',
+        b"y" * length,
+        end,
+    ):
+        if piece:
+            await line.send(b"%x\r\n%s\r\n" % (len(piece), piece))
+    await line.send(b"0\r\n\r\n")
+    assert (await line.reply()).json["lines"] == 4
+    assert clerk.lines[0::2] == [b'{"a":1}', b'{"a":2}']
+    assert [len(kept) for kept in clerk.lines[1::2]] == [MAX_LINE_BYTES + 1] * 2
+    assert (await line.ask("/healthz", method="GET")).status == 200
+
+
+async def test_an_import_line_of_just_the_limit_arrives(line: Wire, clerk: Clerk) -> None:
+    """V25: the longest line there may be is taken as it is."""
+    reply = await line.ask("/v1/import?workspace=/src/app", b"x" * MAX_LINE_BYTES + b"\n")
+    assert (reply.status, clerk.lines) == (200, [b"x" * MAX_LINE_BYTES])
 
 
 @pytest.mark.parametrize("size", [2 * MAX_REQUEST_BYTES, 50_000_000, 1_000_000_000])
@@ -608,10 +627,13 @@ async def test_loopback_needs_the_token(clerk: Clerk, place: Path) -> None:
         assert running.http_address
         host, port = running.http_address
         line = Wire(*await asyncio.open_connection(host, port))
-        for header in ("", "authorization: Bearer \r\n", "authorization: Bearer wrong\r\n"):
+        token = next(iter(tokens))
+        for wrong in ("", "Bearer ", "Bearer wrong", f"Basic {token}", token, f"Bearer {token}x", f"Bearer{token}"):
+            header = f"authorization: {wrong}\r\n" if wrong else ""
             assert (await line.ask("/healthz", method="GET", headers=header)).status == 403
-        header = f"authorization: Bearer {next(iter(tokens))}\r\n"
-        assert (await line.ask("/healthz", method="GET", headers=header)).status == 200
+        for scheme in ("Bearer", "bearer", "BEARER", "bearer "):
+            header = f"authorization: {scheme} {token}\r\n"
+            assert (await line.ask("/healthz", method="GET", headers=header)).status == 200
         await line.close()
         await running.stop()
     assert len(tokens) == 1

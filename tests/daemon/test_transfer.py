@@ -31,6 +31,7 @@ from tests.daemon.desk import (
 from amnesiad import wire
 from amnesiad.core.notes import Note
 from amnesiad.errors import StoreUnavailable
+from amnesiad.limits import MAX_LINE_BYTES
 from amnesiad.service import Service, transfer
 from amnesiad.service import lines as shapes
 from amnesiad.store import vault
@@ -100,7 +101,7 @@ async def busy_life(service: Service, clock: ManualClock) -> dict[str, str]:
     await call(service, "done", id=ids["task"])
     await call(service, "flag", id=ids["plain"], reason="somebody says 9090")
     await call(service, "edit", id=ids["plain"], tags=["net", "ports"])
-    await call(service, "policy", set={"max_injected_tokens": 1234, "default_ttl": "45d"})
+    await call(service, "policy", set={"max_injected_tokens": 1234, "default_ttl": "45d"}, caller=HUMAN)
     return ids
 
 
@@ -552,6 +553,7 @@ class TestLines:
             {"content": "x", "workspace": "other"},
             {"content": "x", "kind": "directive", "ttl_ms": "1d"},
             {"content": "x" * 5000},
+            b'{"content": "' + b"x" * MAX_LINE_BYTES + b'"}',
             {"line": "note", "id": "short", "seq": "1-1", "events": []},
             {"line": "surprise"},
             {"line": "owner", "owner": "s p a c e", "incarnation": 1, "open": True},

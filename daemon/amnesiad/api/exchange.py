@@ -87,21 +87,21 @@ class Exchange:
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     async def lines(self) -> AsyncGenerator[bytes]:
-        """The body's lines as they come, without their ends; the last one needs none. Empty lines are left out."""
+        """The body's lines as they come, without their ends; the last one needs none. Empty lines are left out.
+
+        Of a line past ``MAX_LINE_BYTES`` the first ``MAX_LINE_BYTES + 1`` come, and the rest is dropped unkept: whoever
+        reads it can tell, and nothing before or behind it is lost.
+        """
         rest = bytearray()
-        number = 0
         async for chunk in self._chunks():
             *complete, tail = chunk.split(b"\n")
             for line in complete:
-                number += 1
-                rest += line
-                _check_line(rest, number)
-                if whole := bytes(rest).strip():
+                _lengthen(rest, line)
+                if whole := _line(rest):
                     yield whole
                 rest.clear()
-            rest += tail
-            _check_line(rest, number + 1)
-        if whole := bytes(rest).strip():
+            _lengthen(rest, tail)
+        if whole := _line(rest):
             yield whole
 
     async def _chunks(self) -> AsyncIterator[bytes]:
@@ -168,6 +168,10 @@ def _body_too_large() -> TooLarge:
     )
 
 
-def _check_line(line: bytearray, number: int) -> None:
-    if len(line) > MAX_LINE_BYTES:
-        raise TooLarge(f"line {number} exceeds {MAX_LINE_BYTES} bytes", field="body", hint="one object a line")
+def _lengthen(line: bytearray, piece: bytes) -> None:
+    line += piece[: MAX_LINE_BYTES + 1 - len(line)]
+
+
+def _line(raw: bytearray) -> bytes:
+    """The line without the blanks around it, unless it is too long: that must still be told from its length."""
+    return bytes(raw) if len(raw) > MAX_LINE_BYTES else bytes(raw).strip()

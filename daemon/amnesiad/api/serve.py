@@ -108,12 +108,13 @@ class TokenDoor:
 
     def __init__(self, app: App, token: str) -> None:
         self._app = app
-        self._expected = b"Bearer " + token.encode()
+        self._expected = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
-        given = exchange.header(b"authorization") or b""
-        if hmac.compare_digest(given, self._expected):
+        scheme, _, given = (exchange.header(b"authorization") or b"").partition(b" ")
+        # The scheme's name is no secret and is written in any case (RFC 9110); the token is compared in constant time.
+        if hmac.compare_digest(given.strip(b" "), self._expected) and scheme.lower() == b"bearer":
             await self._app(scope, receive, send)
             return
         status, body = refusal(

@@ -21,7 +21,7 @@ import msgspec
 from amnesiad.core import intake
 from amnesiad.core.callers import AgentKind
 from amnesiad.core.decisions import MAX_TTL_MS
-from amnesiad.core.errors import IllegalTransition, Invalid
+from amnesiad.core.errors import IllegalTransition, Invalid, TooLarge
 from amnesiad.core.events import (
     HUMAN,
     SYSTEM,
@@ -147,7 +147,12 @@ def note_lines(whole: NoteLine) -> Iterator[bytes]:
 
 
 def read_line(raw: bytes) -> Line | dict[str, msgspec.Raw]:
-    """One line: of an export, or in the plain form an object with ``content``. Raises ``Invalid``, quoting nothing."""
+    """One line: of an export, or in the plain form an object with ``content``.
+
+    Raises ``Invalid``, quoting nothing, and ``TooLarge`` for a line past ``MAX_LINE_BYTES``, of which it may be a part.
+    """
+    if len(raw) > MAX_LINE_BYTES:
+        raise TooLarge(f"the line exceeds {MAX_LINE_BYTES} bytes", field="line", hint="one object a line")
     try:
         fields = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
