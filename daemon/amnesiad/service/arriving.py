@@ -7,7 +7,7 @@ nothing that lives is evicted, replaced or brought back for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -17,7 +17,16 @@ from amnesiad import wire
 from amnesiad.core import clocks, decisions, intake
 from amnesiad.core.callers import Caller, address
 from amnesiad.core.errors import AmnesiaError, Forbidden, Invalid
-from amnesiad.core.events import AnyNoteEvent, Restored
+from amnesiad.core.events import (
+    HUMAN,
+    SYSTEM,
+    AnyNoteEvent,
+    Expired,
+    Promoted,
+    Restored,
+    StaleFlagged,
+    event_type,
+)
 from amnesiad.core.notes import Note, Words, apply
 from amnesiad.core.times import parse_time
 from amnesiad.errors import Conflict
@@ -96,10 +105,18 @@ class Arriving(Exporting):
     """What becomes of one line of an import."""
 
     async def decide(self, run: Run, item: Item, stand: vault.Found) -> Taken | None:
-        """What the line changes, or ``None`` where all of it is known. Raises what is wrong with it."""
-        if isinstance(item.source, NoteLine):
-            return await self._decide_note(run, item, item.source, stand)
-        return await self._decide_plain(run, item, item.source)
+        """What the line changes, or ``None`` where all of it is known. Raises what is wrong with it.
+
+        By one policy from limit to unit: where another took its place in between, the line is decided anew.
+        """
+        while True:
+            policy = run.workspace.policy_version
+            if isinstance(item.source, NoteLine):
+                taken = await self._decide_note(run, item, item.source, stand)
+            else:
+                taken = await self._decide_plain(run, item, item.source)
+            if taken is None or run.workspace.policy_version == policy:
+                return taken
 
     async def _decide_note(self, run: Run, item: Item, line: NoteLine, stand: vault.Found) -> Taken | None:
         now, workspace = self.clock.now_ms(), run.workspace
@@ -108,17 +125,19 @@ class Arriving(Exporting):
         if line.id in run.held:
             return None
         if stand.place is not None:
-            return await self._decide_known(run, line, note, words, stand)
-        self._check_writer(run.caller, note)
+            return await self._decide_known(run, item, line, note, stand)
+        self._check_writer(run.caller, note, line.events)
         if words is None and not is_over(note, workspace, now):
             raise Invalid(f"the words of note {line.id} are missing", field="words")
-        await self._guard(run, item, words)
+        await self._guard(run, item, words, line.events)
         return await self._unit(run, line.events, words, line.content_hash)
 
-    def _check_writer(self, caller: Caller, note: Note) -> None:
-        """An agent takes in what it could have written: its own owners' notes, and nothing in a human's name."""
+    def _check_writer(self, caller: Caller, note: Note, events: Sequence[AnyNoteEvent]) -> None:
+        """An agent takes in what it could have written: its own owners' notes, and nothing in anybody else's name."""
         if caller.role == "human":
             return
+        for event in events:
+            _check_actor(caller, event)
         address(caller, note.scope, note.owner)
         if note.provenance == "human" or (note.provenance == "user-stated" and not caller.on_behalf):
             raise Forbidden(
@@ -127,10 +146,9 @@ class Arriving(Exporting):
                 hint="run the import as a human, in a terminal",
             )
 
-    async def _decide_known(
-        self, run: Run, line: NoteLine, note: Note, words: Words | None, stand: vault.Found
-    ) -> Taken | None:
+    async def _decide_known(self, run: Run, item: Item, line: NoteLine, note: Note, stand: vault.Found) -> Taken | None:
         """A note whose id is here already: known, further on in the file than here, or another note altogether."""
+        words = None if shapes.ends_forgotten(line) else line.words
         place = stand.place
         if isinstance(place, vault.Unreadable) or place is None:
             raise Conflict(f"note {line.id} is here and cannot be read", hint="amnesia verify tells more")
@@ -148,6 +166,7 @@ class Arriving(Exporting):
                 f"note {line.id} goes on in the file: only a human may let it go on here", rule="provenance"
             )
         fresh = line.events[len(ours) :]
+        await self._guard(run, item, words, fresh)
         if isinstance(place, vault.Grave):
             return self._further_grave(run, place, [event for event in fresh if isinstance(event, Restored)])
         return await self._unit(run, fresh, words, None, before=place.note, old_words=stand.words)
@@ -170,6 +189,7 @@ class Arriving(Exporting):
         request = _as_remember(run.request, fields)
         scope, owner = address(run.caller, request.scope, request.owner)
         words = await self._words(request, request.content)
+        intake.check_content(words.content, workspace.policy.max_item_bytes)
         kind = request.kind or workspace.policy.default_kind
         identity = (scope, owner or "", kind, str(at), words.content)
         note_id = _known_id(self.keyring, *identity) if stated is not None else new_note_id()
@@ -192,7 +212,7 @@ class Arriving(Exporting):
             source_ref=request.source_ref,
         )
         created = decisions.create(draft, run.caller, workspace.policy, at)
-        await self._guard(run, item, words)
+        await self._guard(run, item, words, [created])
         return await self._unit(run, [created], words, None)
 
     async def _was_used(self, run: Run, note_id: str) -> bool:
@@ -233,13 +253,16 @@ class Arriving(Exporting):
     def _builder(self, workspace: Workspace) -> Builder:
         return Builder(workspace.keys, self.keyring, workspace.policy, workspace.policy_version)
 
-    async def _guard(self, run: Run, item: Item, words: Words | None) -> None:
-        """What the secret guard has to say about a line's words: a notice, or a refusal."""
-        if words is None:
-            return
-        for notice in await self.guard(run.workspace.policy, words):
-            if len(run.notices) < MAX_PROBLEMS:
-                run.notices.append(f"line {item.number}: {notice}")
+    async def _guard(self, run: Run, item: Item, words: Words | None, events: Sequence[AnyNoteEvent]) -> None:
+        """What the secret guard has to say about a line's words and ids: a notice, or a refusal.
+
+        A line that is decided anew, because the policy moved too, is judged anew; what is told of it, is told once.
+        """
+        ids = {f"events[{at}].{name}": value for at, event in enumerate(events) for name, value in _ids_of(event)}
+        for notice in await self.guard(run.workspace.policy, words, ids=ids):
+            told = f"line {item.number}: {notice}"
+            if len(run.notices) < MAX_PROBLEMS and told not in run.notices:
+                run.notices.append(told)
 
     # -- owners --------------------------------------------------------------------------------------------------
 
@@ -271,6 +294,44 @@ class Arriving(Exporting):
             else:
                 workspace.owners[owner] = decode_owner(outcome.current)
         raise Conflict(f"the owner {owner} kept moving", hint="try again")
+
+
+def _check_actor(caller: Caller, event: AnyNoteEvent) -> None:
+    """May an agent bring this event in? Raises ``Forbidden`` for one in a human's name, in its user's without the
+    declaration, or in the system's where no pass writes it. A forgetting in the system's name is refused too: nothing
+    of the note is left by which it could be told from a forged one."""
+    if event.actor == HUMAN:
+        said_by = "a human"
+    elif event.on_behalf and not caller.on_behalf:
+        said_by = "an agent for its user"
+    elif event.actor == SYSTEM and not _from_a_pass(event):
+        said_by = "amnesiad itself"
+    else:
+        return
+    raise Forbidden(
+        f"note {event.note} was {event_type(event).replace('_', ' ')} by {said_by}: an agent may not bring that in",
+        rule="provenance",
+        hint="run the import as a human, in a terminal",
+    )
+
+
+def _from_a_pass(event: AnyNoteEvent) -> bool:
+    match event:
+        case Expired(reason=reason):
+            return reason != "completed"
+        case StaleFlagged(cause=cause):
+            return cause != "distrusted"
+        case Promoted(provenance=provenance, scope=scope):
+            return provenance is None and scope is None
+    return False
+
+
+def _ids_of(event: AnyNoteEvent) -> Iterator[tuple[str, str]]:
+    """What of an event is somebody's id, or a pointer: it enters the log as it stands."""
+    for name in ("actor", "owner", "author", "source_ref"):
+        value = getattr(event, name, None)
+        if value is not None:
+            yield name, value.removeprefix("agent:")
 
 
 def _next_life(known: Owner, line: OwnerLine | None, incarnation: int, now: int) -> Owner | None:

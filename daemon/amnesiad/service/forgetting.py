@@ -37,11 +37,12 @@ class Forgetting(Transitions):
             return _nothing("0-0")
         if (replayed := await self._replayed(workspace, request, wire.ForgetAnswer)) is not None:
             return replayed
+        notices = await self.guard_request(workspace, request)
         targets = await self._targets(workspace, caller, request, address)
         now = self.clock.now_ms()
         doomed = [note for note in (workspace.settled(id_, now) for id_ in targets) if note is not None]
         if request.dry_run:
-            return _would(workspace, doomed)
+            return msgspec.structs.replace(_would(workspace, doomed), notices=notices)
         if not request.confirm and (address == "all" or (address == "query" and len(doomed) > 1)):
             self.refusals["unconfirmed"] += 1
             raise Refused(
@@ -54,10 +55,10 @@ class Forgetting(Transitions):
         for note in doomed:
             decisions.forget(note, caller, now, reason=reason)
         if not doomed:
-            return await self.recorded(workspace, request, _nothing(""), wire.ForgetAnswer)
+            return await self.recorded(workspace, request, _nothing("", notices), wire.ForgetAnswer)
         if len(doomed) == 1:
             return await self._forget_one(request, caller, doomed[0].id, reason)
-        answer = await self._forget_many(request, caller, doomed, reason)
+        answer = msgspec.structs.replace(await self._forget_many(request, caller, doomed, reason), notices=notices)
         return await self.recorded(workspace, request, answer, wire.ForgetAnswer)
 
     async def _forget_one(
@@ -138,8 +139,8 @@ def _address(request: wire.ForgetRequest) -> str:
     return given[0]
 
 
-def _nothing(seq: str) -> wire.ForgetAnswer:
-    return wire.ForgetAnswer(forgotten=0, ids=(), summary="nothing matched", scrub="done", seq=seq)
+def _nothing(seq: str, notices: tuple[str, ...] = ()) -> wire.ForgetAnswer:
+    return wire.ForgetAnswer(forgotten=0, ids=(), summary="nothing matched", scrub="done", notices=notices, seq=seq)
 
 
 def _would(workspace: Workspace, doomed: list[Note]) -> wire.ForgetAnswer:

@@ -18,7 +18,7 @@ from amnesiad.service import similarity
 from amnesiad.service.answers import changed
 from amnesiad.service.base import A, Decide
 from amnesiad.service.change import Change, new_note_id
-from amnesiad.service.guarding import Guarding
+from amnesiad.service.guarding import MAX_ITEM_BYTES, Guarding
 from amnesiad.store import vault
 from amnesiad.workspace import Workspace
 
@@ -31,7 +31,6 @@ class Remembering(Guarding):
         caller = request.caller.to_core()
         scope, owner = self._address(request, caller)
         words = await self._words(request, request.content)
-        notices = await self.guard_of(request.workspace, words)
         replaced = None
         if request.supersedes is not None:
             replaced = await self._existing(request.workspace, caller, request.supersedes, "supersedes")
@@ -54,8 +53,8 @@ class Remembering(Guarding):
             warnings = similarity.warnings(workspace, caller, change.now, words.content, exclude=superseded)
             return _remembered(change, note, created=True, superseded=superseded, warnings=warnings)
 
-        answer = await self.write(request, wire.RememberAnswer, decide, owners=(owner,) if owner else ())
-        return msgspec.structs.replace(answer, notices=notices)
+        owners = (owner,) if owner else ()
+        return await self.write(request, wire.RememberAnswer, decide, owners=owners, words=words)
 
     async def supersede(self, request: wire.SupersedeRequest) -> wire.SupersedeAnswer:
         """Replace a note by an existing one (``by``) or by new ``content``, in one unit."""
@@ -70,7 +69,6 @@ class Remembering(Guarding):
             return await self._write_about(request, caller, old_id, wire.SupersedeAnswer, by)
         content = request.content
         words = await self._words(request, content)
-        notices = await self.guard_of(request.workspace, words, reason)
 
         def decide(workspace: Workspace, change: Change) -> wire.SupersedeAnswer:
             old = self.addressed(workspace, caller, old_id, change)
@@ -102,8 +100,9 @@ class Remembering(Guarding):
         if workspace is not None and (old := workspace.notes.get(old_id)) is not None and old.owner:
             owners.append(old.owner)
         names = tuple(dict.fromkeys(owners))
-        answer = await self._write_about(request, caller, old_id, wire.SupersedeAnswer, decide, owners=names)
-        return msgspec.structs.replace(answer, notices=notices)
+        return await self._write_about(
+            request, caller, old_id, wire.SupersedeAnswer, decide, owners=names, words=words
+        )
 
     def _supersede_by(
         self, caller: Caller, old_id: str, by_id: str, reason: str | None
@@ -128,7 +127,6 @@ class Remembering(Guarding):
         if request.anchors is not msgspec.UNSET:
             paths = intake.check_anchors(request.anchors)
             hashed = await anchors.hash_files(anchors.root_of(request.workspace), paths)
-        notices = await self.guard_of(request.workspace, _edited(request, hashed), reason)
 
         def decide(workspace: Workspace, change: Change) -> wire.EditAnswer:
             note = self.addressed(workspace, caller, note_id, change)
@@ -147,8 +145,8 @@ class Remembering(Guarding):
             note = change.add(note_id, events, words=after, reason=reason)
             return changed(change, note, wire.EditAnswer, bool(events))
 
-        answer = await self._write_about(request, caller, note_id, wire.EditAnswer, decide)
-        return msgspec.structs.replace(answer, notices=notices)
+        words = _edited(request, hashed)
+        return await self._write_about(request, caller, note_id, wire.EditAnswer, decide, words=words)
 
     async def restore(self, request: wire.RestoreRequest) -> wire.RestoreAnswer:
         """Plug a forgotten note's kept copy in again: a new note, a new id, a new TTL, ``restored_from`` the old."""
@@ -229,10 +227,11 @@ class Remembering(Guarding):
         decide: Decide[A],
         *,
         owners: Sequence[str] = (),
+        words: Words | None = None,
     ) -> A:
         """``write`` about a note that exists. One that was forgotten is refused with the way out, not as unknown."""
         try:
-            return await self.write(request, answer_type, decide, owners=owners)
+            return await self.write(request, answer_type, decide, owners=owners, words=words)
         except NotFound:
             workspace = await self.open(request.workspace, create=False)
             graves = [] if workspace is None else await vault.tombs(self.redis, workspace.keys, [note_id])
@@ -249,11 +248,10 @@ class Remembering(Guarding):
             raise
 
     async def _words(self, request: wire.NewNote, content: str) -> Words:
-        workspace = await self.open(request.workspace, create=False)
-        policy = self.settings.policy if workspace is None else workspace.policy
+        """The words of a request as they will stand; how long a note may be is judged when its unit is decided."""
         paths = intake.check_anchors(request.anchors)
         return Words(
-            content=intake.check_content(content, policy.max_item_bytes),
+            content=intake.check_content(content, MAX_ITEM_BYTES),
             key=None if request.key is None else intake.check_key(request.key),
             tags=intake.check_tags(request.tags),
             anchors=await anchors.hash_files(anchors.root_of(request.workspace), paths) if paths else (),

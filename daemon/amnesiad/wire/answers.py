@@ -194,13 +194,14 @@ class Doomed(Part, frozen=True, kw_only=True):
 
 
 class ForgetAnswer(Answer, frozen=True, kw_only=True):
-    """``would`` only for a dry run."""
+    """``would`` only for a dry run. ``notices`` are the secret guard's."""
 
     forgotten: int
     ids: tuple[str, ...]
     summary: str
     scrub: Literal["pending", "done", "requested"]
     would: tuple[Doomed, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 class ChangeAnswer(Answer, frozen=True, kw_only=True):
@@ -243,8 +244,11 @@ class SupersedeAnswer(Answer, frozen=True, kw_only=True):
 
 
 class RestoreAnswer(Answer, frozen=True, kw_only=True):
+    """``notices`` are the secret guard's, about the reason: the words are the note's own."""
+
     id: str
     restored_from: str
+    notices: tuple[str, ...] = ()
 
 
 class Counts(Part, frozen=True, kw_only=True):
