@@ -7,12 +7,13 @@ workspace; a fresh agent sees and writes nothing. The specification's sections 5
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Final, Literal
 
 import msgspec
 
 from amnesiad.core.errors import Forbidden, Invalid, Refused
-from amnesiad.core.events import HUMAN, Scope
+from amnesiad.core.events import HUMAN, Provenance, Scope
 from amnesiad.core.notes import Note
 from amnesiad.core.policy import Policy
 
@@ -20,6 +21,23 @@ AgentKind = Literal["main", "subagent", "continuable", "workflow", "teammate", "
 Role = Literal["agent", "human"]
 
 CHILD_KINDS: Final = frozenset({"subagent", "continuable", "workflow"})
+POLICY_RULE: Final = "policy-role"
+OWN_SETTINGS: Final = frozenset(
+    {
+        "default_ttl",
+        "default_kind",
+        "default_curve",
+        "max_item_bytes",
+        "promote_after_accesses",
+        "promoted_ttl",
+        "renewal_gain",
+        "renewal_bonus",
+        "injection_renews",
+        "tie_width",
+    }
+)
+"""Settings that an agent may change beside a human's notes: they shape what is written or renewed from now on, and the
+order of equals. Every other one, and so every one that is yet to come, may end, hide or erase a note that is there."""
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,4 +182,37 @@ def check_authority(note: Note, caller: Caller, verb: str, reason: str | None) -
             f"note {note.id} states what the user said: an agent may {verb} it only on the user's behalf, with a reason",
             rule="provenance",
             hint='send caller.on_behalf "user" and a reason',
+        )
+
+
+def governs(caller: Caller) -> bool:
+    """Whether this caller may look at workspaces, owners and parked events as a whole: a human and a main agent may."""
+    return caller.role == "human" or caller.agent_kind == "main"
+
+
+def check_governor(caller: Caller, what: str, rule: str) -> None:
+    """May this caller change what belongs to all: policy, workspaces, parked events? Raises ``Forbidden``."""
+    if not governs(caller):
+        raise Forbidden(
+            f"a {caller.agent_kind} agent may not {what}", rule=rule, hint="leave it to the main agent, or to the user"
+        )
+
+
+def check_policy(caller: Caller, settings: Collection[str], held: Iterable[Provenance]) -> None:
+    """May this caller change these settings of a workspace that holds notes of these provenances? Raises ``Forbidden``.
+
+    What an agent may not end note by note it may not have ended by a rule either.
+    """
+    check_governor(caller, "change the policy", POLICY_RULE)
+    reaching = [name for name in settings if name not in OWN_SETTINGS]
+    if caller.role == "human" or not reaching:
+        return
+    guarded = set(held) & ({"human"} if caller.on_behalf else {"human", "user-stated"})
+    if guarded:
+        raise Forbidden(
+            f"{reaching[0]} reaches notes that are there, and some are {' or '.join(sorted(guarded))}: "
+            "an agent may not change it",
+            rule=POLICY_RULE,
+            field=reaching[0],
+            hint="ask the user to do it" if "human" in guarded else 'send caller.on_behalf "user"',
         )

@@ -18,7 +18,7 @@ import structlog
 
 from amnesiad import wire
 from amnesiad.core import intake
-from amnesiad.core.callers import Caller, visible
+from amnesiad.core.callers import Caller, governs, visible
 from amnesiad.core.errors import Ambiguous, AmnesiaError, NotFound, Refused, StoreFull
 from amnesiad.core.notes import Note
 from amnesiad.errors import Conflict, StoreUnavailable
@@ -26,7 +26,7 @@ from amnesiad.secretscan import RULES_FOLDER, SecretScan
 from amnesiad.service.change import Change
 from amnesiad.service.meaning import Meaning
 from amnesiad.settings import Settings
-from amnesiad.store import workspaces
+from amnesiad.store import vault, workspaces
 from amnesiad.store.clock import StoreClock
 from amnesiad.store.connect import Store
 from amnesiad.store.keyring import Keyring
@@ -196,27 +196,42 @@ class Base:
         """The one note that an id or prefix means to this caller. Raises ``NotFound`` or ``Ambiguous`` with choices.
 
         A prefix counts against every id ever issued, forgotten ones included; what the caller may not see is not
-        found.
+        found, just as if it had never been.
         """
         prefix = intake.check_note_address(text, field)
         found = await workspace.matching_ids(prefix)
+        seen = await self._seen(workspace, caller, found)
+        if not seen:
+            raise NotFound(f"there is no note {prefix}", field=field, hint="amnesia list shows what there is")
         if len(found) > 1:
-            seen = [id_ for id_ in found if self._sees(workspace, caller, id_)]
-            if not seen:
-                raise NotFound(f"there is no note {prefix}", field=field)
             raise Ambiguous(
-                f"{field} {prefix} could be {len(found)} notes",
+                f"{field} {prefix} could be more than one note",
                 field=field,
                 hint="give more characters",
                 choices=tuple(seen[:10]),
             )
-        if not found or not self._sees(workspace, caller, found[0]):
-            raise NotFound(f"there is no note {prefix}", field=field, hint="amnesia list shows what there is")
-        return found[0]
+        return seen[0]
 
-    def _sees(self, workspace: Workspace, caller: Caller, note_id: str) -> bool:
-        note = workspace.notes.get(note_id)
-        return note is None or visible(note, caller, workspace.policy)
+    async def _seen(self, workspace: Workspace, caller: Caller, ids: Sequence[str]) -> list[str]:
+        """Those of these ids that were issued and that this caller may see, in their order, forgotten ones included.
+
+        One whose note cannot be read is seen, so that it can be reported, by those who see a workspace as a whole.
+        """
+        known = workspace.notes
+        gone = [id_ for id_ in ids if id_ not in known]
+        stands = dict(zip(gone, await vault.find_many(self.redis, workspace.keys, gone), strict=True))
+
+        def sees(note_id: str) -> bool:
+            if note_id in known:
+                return visible(known[note_id], caller, workspace.policy)
+            match stands[note_id].place:
+                case vault.Head(note=note) | vault.Grave(tomb=vault.Tomb(note=note)):
+                    return visible(note, caller, workspace.policy)
+                case vault.Unreadable():
+                    return governs(caller)
+            return False
+
+        return [note_id for note_id in ids if sees(note_id)]
 
     def addressed(self, workspace: Workspace, caller: Caller, note_id: str, change: Change) -> Note:
         """The settled note behind a full id, if this caller may see it. Raises ``NotFound``."""

@@ -5,17 +5,23 @@ What the worker does is asked of it here and its figures are handed on; nothing 
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+import contextlib
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
 from amnesiad import wire
-from amnesiad.core.callers import Caller, check_authority
-from amnesiad.core.errors import Invalid, NotFound, Refused
-from amnesiad.core.events import PolicyChanged, encode
+from amnesiad.core.callers import OWN_SETTINGS, Caller, check_governor, check_policy, governs
+from amnesiad.core.errors import AmnesiaError, Forbidden, Invalid, NotFound, Refused
+from amnesiad.core.events import PolicyChanged, Provenance, encode
+from amnesiad.core.lifecycle import owner_of
 from amnesiad.core.policy import LIVE_RULES, apply_overrides, parse_setting
+from amnesiad.errors import Conflict
+from amnesiad.service.base import MAX_ATTEMPTS
 from amnesiad.service.change import Change
 from amnesiad.service.explaining import Explaining
+from amnesiad.service.guarding import refuse_id
 from amnesiad.settings import show_setting
 from amnesiad.store import lifecycle, vault, verify, workspaces
 from amnesiad.store.connect import describe
@@ -28,6 +34,22 @@ from amnesiad.workspace import Workspace
 
 MAX_PROBLEMS: Final = 50
 """Problems that verify and rebuild name; the rest are counted."""
+_EVENT_IDS: Final = ("id", "session", "agent", "team", "parent", "source")
+_ABOUT_OWNERS: Final = frozenset(
+    {
+        "session-start",
+        "session-end",
+        "subagent-start",
+        "subagent-end",
+        "workflow-agent-end",
+        "agent-disposed",
+        "heartbeat",
+        "compacted",
+    }
+)
+"""Lifecycle events that are about an owner and nothing else."""
+
+A = TypeVar("A")
 
 
 class Governing(Explaining):
@@ -46,11 +68,12 @@ class Governing(Explaining):
             )
         now = self.clock.now_ms()
         counts, tokens, next_expiry = await self.counts(workspace, request.caller.to_core(), now)
-        store |= {
-            "perishable_bytes": workspace.bytes["perishable"],
-            "record_bytes": workspace.bytes["record"],
-            "unscrubbed": (await vault.totals(self.redis, workspace.keys)).get(UNSCRUBBED, 0),
-        }
+        if governs(request.caller.to_core()):
+            store |= {
+                "perishable_bytes": workspace.bytes["perishable"],
+                "record_bytes": workspace.bytes["record"],
+                "unscrubbed": (await vault.totals(self.redis, workspace.keys)).get(UNSCRUBBED, 0),
+            }
         return wire.StatusAnswer(
             counts=counts,
             tokens=tokens,
@@ -88,8 +111,38 @@ class Governing(Explaining):
             values=values, seq="0-0" if workspace is None else workspace.position, degraded=degraded
         )
 
+    async def _check_policy(self, workspace: Workspace | None, caller: Caller, names: Collection[str]) -> None:
+        """``check_policy`` by what the workspace holds: its notes, and what the audit keeps of those that were."""
+        reaching = caller.role != "human" and not OWN_SETTINGS.issuperset(names)
+        held = await self._provenances(workspace, kept=True) if workspace is not None and reaching else set()
+        try:
+            check_policy(caller, names, held)
+        except AmnesiaError as error:
+            self.refused(error)
+            raise
+
+    async def _provenances(self, workspace: Workspace, *, kept: bool) -> set[Provenance]:
+        """Whose words the workspace holds. The notes first: one forgotten meanwhile is then found among the graves.
+
+        What cannot be read may be a human's. With ``kept`` only the forgotten count of which hash or copy is kept.
+        """
+        held: set[Provenance] = {note.provenance for note in workspace.notes.values()}
+        if workspace.unreadable:
+            held.add("human")
+        async for grave in vault.graves(self.redis, workspace.keys):
+            tomb = grave.tomb
+            if not kept or tomb.kept is not None or tomb.content_hash is not None:
+                held.add(tomb.note.provenance)
+        return held
+
     async def _change_policy(self, request: wire.PolicyRequest) -> None:
         caller = request.caller.to_core()
+        names = (*request.set, *request.reset)
+        known = await self.caught_up(request.workspace)
+        if caller.role != "human" and (
+            known is None or await self._replayed(known, request, wire.PolicyAnswer) is None
+        ):
+            await self._check_policy(known, caller, names)
         both = sorted(set(request.set) & set(request.reset))
         if both:
             raise Invalid(f"{both[0]} is both set and reset", field=both[0], hint="do one of them")
@@ -99,6 +152,7 @@ class Governing(Explaining):
                 parse_setting(name, None)
 
         def decide(workspace: Workspace, change: Change) -> wire.PolicyAnswer:
+            check_policy(caller, names, {note.provenance for note in workspace.notes.values()})
             answer = wire.PolicyAnswer(values={}, seq="")
             wanted = {name: value for name, value in workspace.overrides.items() if name not in request.reset} | changes
             after = apply_overrides(workspace.base, wanted)
@@ -134,69 +188,130 @@ class Governing(Explaining):
     # -- lifecycle -----------------------------------------------------------------------------------------------
 
     async def events(self, request: wire.EventsRequest) -> wire.EventsAnswer:
-        """Put agents' lifecycle events on the stream that the bridge reads; acknowledged once they are stored."""
+        """Put agents' lifecycle events on the stream that the bridge reads; acknowledged once they are stored.
+
+        All or none: raises ``Invalid`` for one that says nothing for want of a session, ``Refused`` for an id that
+        looks like a secret.
+        """
+        for number, event in enumerate(request.events):
+            _check_says_who(event, f"events[{number}]")
+            await self._check_ids(event, f"events[{number}]")
         ids = await lifecycle.append(self.redis, [msgspec.json.encode(event) for event in request.events])
         return wire.EventsAnswer(accepted=len(ids), ids=tuple(ids))
 
+    async def _check_ids(self, event: wire.LifecycleEvent, where: str) -> None:
+        ids = {name: getattr(event, name) for name in _EVENT_IDS if getattr(event, name) is not None}
+        for name, types in (await self.secrets_in_ids(ids)).items():
+            workspace = await self.caught_up(event.workspace)
+            mode = (self.settings.policy if workspace is None else workspace.policy).secret_guard
+            if mode != "off":
+                error = refuse_id(f"{where}.{name}", types)
+                self.refused(error)
+                raise error
+
     async def owners(self, request: wire.OwnersRequest) -> wire.OwnersAnswer:
-        """Owners of scoped notes: open or closed, last seen, how much they hold. ``close`` ends one."""
+        """Owners of scoped notes: open or closed, last seen, how much they hold. ``close`` ends one.
+
+        A main agent and a human see all of them, any other only those it answers for. ``changed`` is 1 where there was
+        something to end. Raises ``Refused`` (rule ``close-own``), ``NotFound`` for an owner nobody has heard of.
+        """
         workspace, degraded = await self.reading(request)
-        if workspace is None:
-            return wire.OwnersAnswer(rows=(), seq="0-0")
+        caller = request.caller.to_core()
+        if request.close is not None and caller.role != "human" and request.close not in caller.owners:
+            raise Refused("an agent may only end itself", rule="close-own", field="close")
+        held = [] if workspace is None else await all_owners(self.redis, workspace.keys)
         closed = 0
         if request.close is not None:
-            if request.caller.role != "human" and request.close not in request.caller.to_core().owners:
-                raise Refused("an agent may only end itself", rule="close-own", field="close")
-            await self.jobs.end_owner(workspace.ws, request.close)
-            closed = 1
+            below = f"{request.close}/"
+            meant = [one for one in held if one.name == request.close or one.name.startswith(below)]
+            if workspace is None or not meant:
+                raise NotFound(
+                    "no such owner has notes here, or had any", field="close", hint="amnesia owners lists them"
+                )
+            if any(one.owner.open or one.notes for one in meant):
+                await self.jobs.end_owner(workspace.ws, request.close)
+                closed = 1
+        if workspace is None:
+            return wire.OwnersAnswer(rows=(), seq="0-0")
         rows = [
             wire.OwnerRow(
-                owner=held.name,
-                state="open" if held.owner.open else "closed",
-                incarnation=held.owner.incarnation,
-                notes=held.notes,
-                agent_kind=cast(Any, held.owner.agent_kind),
-                last_seen_at=held.last_seen_at,
+                owner=one.name,
+                state="open" if one.owner.open else "closed",
+                incarnation=one.owner.incarnation,
+                notes=one.notes,
+                agent_kind=cast(Any, one.owner.agent_kind),
+                last_seen_at=one.last_seen_at,
             )
-            for held in await all_owners(self.redis, workspace.keys)
+            for one in held
+            if governs(caller) or one.name in caller.owners
         ]
         rows.sort(key=lambda row: (row.state == "closed", -(row.last_seen_at or 0), row.owner))
         return wire.OwnersAnswer(rows=tuple(rows), changed=closed, seq=workspace.position, degraded=degraded)
 
     async def dead(self, request: wire.DeadRequest) -> wire.DeadAnswer:
-        """Lifecycle events that could not be handled; ``retry`` puts some back on the stream, ``drop`` deletes some."""
-        changed = 0
+        """Lifecycle events that could not be handled; ``retry`` puts some back on the stream, ``drop`` deletes some.
+
+        They are of every workspace: a child, teammate or fresh agent sees none and treats none (``Forbidden``).
+        """
+        changed, caller = 0, request.caller.to_core()
+        if request.retry or request.drop:
+            self._check_governor(caller, "treat parked events", "dead-role")
         for seq in request.retry:
             changed += await lifecycle.retry_dead(self.redis, seq)
         for seq in request.drop:
             changed += await lifecycle.drop_dead(self.redis, seq)
-        return wire.DeadAnswer(
-            rows=tuple(
-                wire.DeadRow(id=dead.seq, at=dead.at, error=dead.error)
-                for dead in await lifecycle.dead(self.redis, request.limit)
-            ),
-            changed=changed,
-        )
+        parked = await lifecycle.dead(self.redis, request.limit) if governs(caller) else []
+        rows = tuple(wire.DeadRow(id=dead.seq, at=dead.at, error=dead.error) for dead in parked)
+        return wire.DeadAnswer(rows=rows, changed=changed)
 
     # -- workspaces ----------------------------------------------------------------------------------------------
 
-    async def _check_owner_of(self, name: str, caller: Caller, verb: str) -> None:
-        """A workspace that holds a human's or user-stated notes is a human's to drop or rename. Raises ``Forbidden``."""
-        workspace = await self.open(name, create=False)
-        if workspace is not None:
-            await self.follow(workspace)
-            for note in workspace.notes.values():
-                check_authority(note, caller, f"{verb} the workspace of", None)
+    def _check_governor(self, caller: Caller, what: str, rule: str) -> None:
+        try:
+            check_governor(caller, what, rule)
+        except AmnesiaError as error:
+            self.refused(error)
+            raise
+
+    async def _dispose(
+        self, name: str, caller: Caller, verb: str, act: Callable[[workspaces.Seen | None], Awaitable[A]]
+    ) -> A:
+        """Do something to a whole workspace, while it is what it was when its holdings were looked through.
+
+        One that holds notes of a human's or the user's, or the audit of one, is a human's. Raises ``Forbidden``.
+        """
+        self._check_governor(caller, f"{verb} a workspace", "workspace-role")
+        if caller.role == "human":
+            return await act(None)
+        for _ in range(MAX_ATTEMPTS):
+            workspace = await self.caught_up(name)
+            if workspace is None:
+                return await act(None)
+            seen = workspaces.Seen(workspace.ws, workspace.position)
+            guarded = sorted(await self._provenances(workspace, kept=False) & {"human", "user-stated"})
+            if guarded:
+                error = Forbidden(
+                    f"the workspace holds what is {' or '.join(guarded)}: an agent may not {verb} it",
+                    rule="provenance",
+                    field=verb,
+                    hint="ask the user to do it",
+                )
+                self.refused(error)
+                raise error
+            with contextlib.suppress(workspaces.MovedOn):
+                return await act(seen)
+        raise Conflict(f"others kept writing while it was to {verb} the workspace", field=verb, hint="try again")
 
     async def workspaces(self, request: wire.WorkspacesRequest) -> wire.WorkspacesAnswer:
-        """Every workspace; first renames one, or drops one with all it holds (needs ``confirm``)."""
+        """Every workspace; first renames one, or drops one with all it holds (needs ``confirm``).
+
+        A child, teammate or fresh agent sees none of them and changes none (``Forbidden``).
+        """
         changed, caller = 0, request.caller.to_core()
         if request.rename is not None:
             if request.to is None:
                 raise Invalid("to is missing", field="to", hint="the new name")
-            await self._check_owner_of(request.rename, caller, "rename")
-            await workspaces.rename(self.redis, request.rename, request.to)
-            self.close(request.rename)
+            await self._rename(request.rename, request.to, caller)
             changed = 1
         if request.drop is not None:
             if not request.confirm:
@@ -206,12 +321,10 @@ class Governing(Explaining):
                     field="confirm",
                     hint="send confirm: true",
                 )
-            await self._check_owner_of(request.drop, caller, "drop")
-            if not await workspaces.drop(self.redis, request.drop):
-                raise NotFound("there is no such workspace", field="drop", hint="amnesia workspaces lists them")
-            self.close(request.drop)
-            self.background(self.jobs.scrub())
+            await self._drop(request.drop, caller)
             changed = 1
+        if not governs(caller):
+            return wire.WorkspacesAnswer(rows=(), changed=changed)
         names = await workspaces.all_workspaces(self.redis)
         counts = await workspaces.sizes(self.redis, list(names.values()))
         rows = [
@@ -219,6 +332,22 @@ class Governing(Explaining):
             for (name, ws), count in zip(names.items(), counts, strict=True)
         ]
         return wire.WorkspacesAnswer(rows=tuple(rows), changed=changed)
+
+    async def _rename(self, name: str, to: str, caller: Caller) -> None:
+        async def act(seen: workspaces.Seen | None) -> None:
+            await workspaces.rename(self.redis, name, to, seen=seen)
+
+        await self._dispose(name, caller, "rename", act)
+        self.close(name)
+
+    async def _drop(self, name: str, caller: Caller) -> None:
+        async def act(seen: workspaces.Seen | None) -> bool:
+            return await workspaces.drop(self.redis, name, seen=seen)
+
+        if not await self._dispose(name, caller, "drop", act):
+            raise NotFound("there is no such workspace", field="drop", hint="amnesia workspaces lists them")
+        self.close(name)
+        self.background(self.jobs.scrub())
 
     # -- passes and proofs ---------------------------------------------------------------------------------------
 
@@ -269,6 +398,16 @@ class Governing(Explaining):
         if workspace is None:
             raise NotFound("there is no such workspace", field="workspace", hint="amnesia workspaces lists them")
         return workspace
+
+
+def _check_says_who(event: wire.LifecycleEvent, where: str) -> None:
+    """Raises ``Invalid`` for an event about an owner that names none: it would be taken, and do nothing."""
+    if event.event not in _ABOUT_OWNERS or event.session is not None or event.agent_kind == "fresh":
+        return
+    if owner_of(event) is None:
+        raise Invalid(
+            f"{event.event} without a session says nothing", field=f"{where}.session", hint="say whose it is: session"
+        )
 
 
 def _scalar(value: object) -> str | int | float | bool | None:

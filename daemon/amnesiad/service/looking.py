@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final, cast
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -19,12 +21,14 @@ from amnesiad.service.transitions import MAX_HISTORY as MAX_HISTORY
 from amnesiad.store import vault
 from amnesiad.store.log import Entry, seq_key
 from amnesiad.store.units import FORGOTTEN
-from amnesiad.workspace import Use, Workspace
+from amnesiad.workspace import Group, Use, Workspace, group_of
 
 GRAVES: Final = "forgotten"
 """How a cursor among the forgotten notes, which a list shows last, begins."""
 RECENT: Final = 5
 """Ends that status names."""
+_graves: Final[WeakKeyDictionary[Workspace, tuple[int, Counter[Group]]]] = WeakKeyDictionary()
+"""How many notes were forgotten in all when they were last counted, and how many of each group: for status."""
 
 
 class Looking(Forgetting):
@@ -197,9 +201,22 @@ class Looking(Forgetting):
                 if note_id in workspace.due:
                     end = clocks.expires_at(note, workspace.policy)
                     next_expiry = end if next_expiry is None or (end is not None and end < next_expiry) else next_expiry
-        totals = await vault.totals(self.redis, workspace.keys)
-        tally["forgotten"] += totals.get(FORGOTTEN, 0)
+        tally["forgotten"] += await self._forgotten_count(workspace, caller)
         return wire.Counts(**tally), tokens, next_expiry
+
+    async def _forgotten_count(self, workspace: Workspace, caller: Caller) -> int:
+        """How many forgotten notes the caller may see. They are counted by group, anew only where one was added."""
+        total = (await vault.totals(self.redis, workspace.keys)).get(FORGOTTEN, 0)
+        if caller.role == "human" or not total:
+            return total
+        counted, groups = _graves.get(workspace, (0, Counter()))
+        if counted != total:
+            groups = Counter()
+            async for grave in vault.graves(self.redis, workspace.keys):
+                groups[group_of(grave.tomb.note)] += 1
+            _graves[workspace] = total, groups
+        seen = workspace.audience(caller)
+        return sum(count for group, count in groups.items() if seen(group))
 
     async def recent_ends(self, workspace: Workspace, caller: Caller) -> tuple[wire.RecentEnd, ...]:
         """The latest forgotten notes the caller may see, newest first."""

@@ -122,7 +122,7 @@ class Seen(NamedTuple):
     last: str
 
 
-class MovedOn(Exception):  # noqa: N818 - no failure: whoever decided looks again
+class MovedOn(Exception):
     """The workspace is not what it was when it was decided about: its log went on, or its name means another."""
 
 

@@ -1,0 +1,602 @@
+"""Who may govern: policy, workspaces, owners, parked events, what an import may claim, and what no id may hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, Final, cast
+
+import msgspec
+import pytest
+from tests.daemon.desk import (
+    HUMAN,
+    WORKSPACE,
+    Recorder,
+    call,
+    kept,
+    listed,
+    projection,
+    recalled,
+    refused,
+    refused_unchanged,
+    remember,
+    state_of,
+)
+from tests.support import dump
+
+from amnesiad import wire
+from amnesiad.core.callers import OWN_SETTINGS
+from amnesiad.core.intake import NOTE_ID_ALPHABET
+from amnesiad.core.policy import LIVE_SETTINGS
+from amnesiad.service import Service
+from amnesiad.store import keys as keyspace
+from amnesiad.store import vault, workspaces
+
+CHILD: Final[dict[str, Any]] = {"session": "s1", "agent": "a1", "agent_kind": "subagent"}
+SIBLING: Final[dict[str, Any]] = {"session": "s1", "agent": "a2", "agent_kind": "subagent"}
+MATE: Final[dict[str, Any]] = {"session": "m1", "agent": "m1", "agent_kind": "teammate", "team": "s1"}
+FRESH: Final[dict[str, Any]] = {"session": "s1", "agent": "f1", "agent_kind": "fresh"}
+SUBORDINATE: Final = [CHILD, MATE, FRESH]
+ON_BEHALF: Final[dict[str, Any]] = {"on_behalf": "user"}
+ELSEWHERE: Final = "elsewhere"
+
+TOKEN: Final = "gh" + "p_" + "x7Kd93mQp2" * 3 + "aB3dE9"
+"""Looks like a key, and is one that nobody ever had."""
+
+REACHING: Final[dict[str, Any]] = {
+    "record_ttl": "1s",
+    "auto_expire": False,
+    "ended_retention": "1s",
+    "audit_retention": "1s",
+    "restorable": True,
+    "max_store_bytes": 1,
+    "max_record_bytes": 1,
+    "stale_strength": 0.9,
+    "forgotten_strength": 0.2,
+    "ebbinghaus_k": 90,
+    "injection_enabled": False,
+    "max_injected_tokens": 1,
+    "child_sees": "own",
+    "secret_guard": "off",
+    "trust_human": 0,
+}
+
+
+class TestPolicy:
+    """What an agent may not end note by note it may not have ended by a rule either."""
+
+    @pytest.mark.parametrize("setting", REACHING)
+    async def test_an_agent_does_not_reach_a_human_s_notes_by_policy(self, service: Service, setting: str) -> None:
+        """V07: beside a human's note no agent sets or resets what could end, hide or erase it, whatever it declares."""
+        note = await remember(service, "never force-push", kind="decision", caller=HUMAN)
+        for caller in ({}, ON_BEHALF):
+            error = await refused_unchanged(service, "policy", set={setting: REACHING[setting]}, caller=caller)
+            assert (error.code, error.rule, error.field) == ("forbidden", "policy-role", setting)
+        await call(service, "policy", set={setting: REACHING[setting]}, caller=HUMAN)
+        assert (await refused_unchanged(service, "policy", reset=[setting])).rule == "policy-role"
+        assert await state_of(service, note) == "active"
+
+    async def test_one_reaching_setting_is_enough(self, service: Service) -> None:
+        """A harmless setting beside a reaching one is refused with it: nothing is done by halves."""
+        await remember(service, "never force-push", kind="directive", caller=HUMAN)
+        wanted = {"default_ttl": "1d", "record_ttl": "1s"}
+        assert (await refused_unchanged(service, "policy", set=wanted)).field == "record_ttl"
+
+    async def test_what_shapes_only_new_notes_stays_the_agents_own(self, service: Service) -> None:
+        """An agent sets the default shelf life also where a human's notes live: it reaches none of them."""
+        await remember(service, "never force-push", kind="directive", caller=HUMAN)
+        await call(service, "policy", set={"default_ttl": "1d", "default_kind": "episode"})
+        assert (await call(service, "policy")).values["default_ttl"].origin == "workspace"
+
+    async def test_the_user_s_words_need_the_declaration(self, service: Service) -> None:
+        """What the user said is reached only by an agent that declares to act for the user."""
+        await remember(service, "the user wants tabs", kind="decision", caller=ON_BEHALF, provenance="user-stated")
+        assert (await refused_unchanged(service, "policy", set={"record_ttl": "1s"})).rule == "policy-role"
+        await call(service, "policy", set={"record_ttl": "1d"}, caller=ON_BEHALF)
+
+    async def test_an_agent_among_its_own_notes_sets_what_it_likes(self, service: Service) -> None:
+        """Where nothing is a human's or the user's, a main agent governs."""
+        await remember(service, "the build needs node 20", kind="finding")
+        await call(service, "policy", set=REACHING | {"forgotten_strength": 0.2, "stale_strength": 0.9})
+        assert (await call(service, "policy")).values["record_ttl"].origin == "workspace"
+
+    @pytest.mark.parametrize("change", [{"restorable": False}, {"audit_retention": "1s"}])
+    async def test_a_human_s_kept_copy_is_not_purged_by_policy(self, service: Service, change: dict[str, Any]) -> None:
+        """V07: a forgotten note of a human's is still a human's while its copy or hash is kept."""
+        await call(service, "policy", set={"restorable": True}, caller=HUMAN)
+        note = await remember(service, "the human's own", caller=HUMAN)
+        await call(service, "forget", id=note, caller=HUMAN)
+        assert (await refused_unchanged(service, "policy", set=change)).rule == "policy-role"
+        assert (await call(service, "restore", id=note, caller=HUMAN)).restored_from == note
+
+    @pytest.mark.parametrize("caller", SUBORDINATE)
+    async def test_nobody_below_the_main_agent_changes_policy(self, service: Service, caller: dict[str, Any]) -> None:
+        """C23: a child, a teammate and a fresh agent set nothing, not even where there is nothing yet, but may look."""
+        error = await refused(call(service, "policy", set={"default_ttl": "1d"}, caller=caller))
+        assert (error.code, error.rule) == ("forbidden", "policy-role")
+        assert await workspaces.all_workspaces(service.redis) == {}
+        await remember(service, "of no interest")
+        assert (await refused_unchanged(service, "policy", reset=["default_ttl"], caller=caller)).rule == "policy-role"
+        assert (await call(service, "policy", caller=caller)).values["default_ttl"].origin == "default"
+        assert (await call(service, "status")).refusals["policy-role"] == 2
+
+    async def test_a_damaged_note_may_be_a_human_s(self, service: Service) -> None:
+        """V09: what cannot be read is not taken for the agent's own."""
+        note = await remember(service, "the human's own", caller=HUMAN)
+        workspace = await projection(service)
+        await service.redis.hset(workspace.keys.heads, note, "garbage")
+        service.close(WORKSPACE)
+        assert (await refused(call(service, "policy", set={"record_ttl": "1s"}))).rule == "policy-role"
+        assert (await refused(call(service, "workspaces", drop=WORKSPACE, confirm=True))).code == "forbidden"
+
+    async def test_a_repeated_request_is_answered_as_before(self, service: Service) -> None:
+        """C12: what was allowed when it was asked first is answered again, though it would not be allowed now."""
+        asked = {"set": {"restorable": True}, "request_id": "r1"}
+        await remember(service, "of no interest")
+        await call(service, "policy", **asked)
+        await remember(service, "the human's own", caller=HUMAN)
+        assert (await call(service, "policy", **asked)).values["restorable"].value is True
+        assert (await refused(call(service, "policy", set={"restorable": False}))).rule == "policy-role"
+
+    @pytest.mark.parametrize("dry_run", [True, False])
+    async def test_an_import_sets_no_policy_past_that(self, service: Service, dry_run: bool) -> None:
+        """V07: an agent's import of a policy line is refused where its policy call would be; the rest comes in."""
+        await remember(service, "the human's", workspace=ELSEWHERE, caller=HUMAN)
+        lines: list[Any] = [{"line": "policy", "values": {"record_ttl": "1s"}}, {"content": "the agent's"}]
+        answer = await taken_in(service, lines, dry_run=dry_run)
+        assert [(problem.line, problem.code) for problem in answer.problems] == [(1, "forbidden")]
+        assert answer.imported == 1
+        assert (await call(service, "policy", workspace=ELSEWHERE)).values["record_ttl"].origin == "default"
+        child = await taken_in(service, lines[:1], workspace="new", dry_run=dry_run, **CHILD)
+        assert [problem.code for problem in child.problems] == ["forbidden"]
+
+    def test_every_setting_is_on_one_side(self) -> None:
+        """The settings left to agents exist; a new one is not theirs until somebody says so."""
+        assert OWN_SETTINGS < LIVE_SETTINGS
+        assert not OWN_SETTINGS & set(REACHING)
+
+
+class TestIds:
+    """Ids and pointers enter the log, from which nothing is erased: the guard keeps secrets out wherever it is on."""
+
+    PLACES: Final[list[dict[str, Any]]] = [
+        {"source_ref": TOKEN},
+        {"request_id": TOKEN},
+        {"caller": {"session": TOKEN}},
+        {"caller": {"session": "s1", "agent": TOKEN, "agent_kind": "subagent"}},
+        {"caller": {"team": TOKEN}, "scope": "team"},
+        {"caller": HUMAN, "scope": "session", "owner": TOKEN},
+        {"caller": HUMAN, "scope": "session", "owner": f"s1/{TOKEN}"},
+    ]
+
+    @pytest.mark.parametrize("fields", PLACES)
+    async def test_no_id_holds_a_secret(self, service: Service, fields: dict[str, Any]) -> None:
+        """What looks like a key in an id is refused though words would only be told of, and is nowhere in the store."""
+        await remember(service, "there before")
+        error = await refused_unchanged(service, "remember", content="of no interest", **fields)
+        assert (error.code, error.rule) == ("refused", "secret-guard")
+        assert error.field is not None
+        assert error.field.rpartition(".")[2] in str(fields)
+        assert TOKEN not in repr((error.message, error.hint, error.choices))
+        await call(service, "policy", set={"secret_guard": "off"})
+        await remember(service, "of no interest", **fields)
+
+    @pytest.mark.parametrize(
+        ("verb", "fields"),
+        [
+            ("supersede", {"content": "better"}),
+            ("edit", {"tags": ["t"]}),
+            ("revoke", {"reason": "refuted"}),
+            ("renew", {}),
+            ("pin", {}),
+            ("forget", {}),
+            ("promote", {"to": "workspace"}),
+        ],
+    )
+    async def test_every_verb_that_writes_asks(self, service: Service, verb: str, fields: dict[str, Any]) -> None:
+        """The actor of an event is an id too, whatever the event."""
+        note = await remember(service, "there before")
+        error = await refused_unchanged(service, verb, id=note, caller={"session": TOKEN}, **fields)
+        assert (error.rule, error.field) == ("secret-guard", "caller.session")
+
+    async def test_nor_does_forgetting_many_or_setting_policy(self, service: Service) -> None:
+        """Neither several units in one call nor an event of the workspace let one through."""
+        for number in range(3):
+            await remember(service, f"note {number}")
+        asked = {"all": True, "confirm": True, "caller": {"session": TOKEN}}
+        assert (await refused_unchanged(service, "forget", **asked)).rule == "secret-guard"
+        asked = {"set": {"default_ttl": "1d"}, "caller": {"session": TOKEN}}
+        assert (await refused_unchanged(service, "policy", **asked)).rule == "secret-guard"
+
+    @pytest.mark.parametrize("name", ["session", "agent", "team", "parent", "source", "id"])
+    async def test_no_lifecycle_event_carries_one_in(self, service: Service, name: str) -> None:
+        """An event whose id looks like a key is not put on the stream, nor are those that came with it."""
+        fine = {"event": "session-start", "workspace": WORKSPACE, "session": "s1"}
+        error = await refused(happened(service, fine, fine | {name: TOKEN}))
+        assert (error.rule, error.field) == ("secret-guard", f"events[1].{name}")
+        assert TOKEN not in error.message
+        assert await dump(service.redis, keyspace.LIFECYCLE) == {}
+        await call(service, "policy", set={"secret_guard": "off"})
+        assert (await happened(service, fine | {name: TOKEN})).accepted == 1
+
+    async def test_no_import_brings_one_in(self, service: Service) -> None:
+        """A line with a key in an id is a problem of that line, in the plain form and in that of an export."""
+        note = await remember(service, "the agent's", source_ref="commit:1")
+        lines = await exported(service)
+        for line in lines:
+            if line["line"] == "note" and line["id"] == note:
+                line["events"][0]["source_ref"] = TOKEN
+        lines.append({"content": "plain", "source_ref": TOKEN})
+        answer = await taken_in(service, lines, role="human")
+        assert [problem.code for problem in answer.problems] == ["refused", "refused"]
+        assert TOKEN not in repr(await kept(service, ELSEWHERE)) + repr(answer)
+
+    async def test_ordinary_ids_pass(self, service: Service) -> None:
+        """Ids as agents have them are none: UUIDs, hashes, dates, paths."""
+        ids = [
+            "7d444840-9dc0-11d1-b245-5ffdce74fad2",
+            "01JABCDEFGHJKMNPQRSTVWXYZ0",
+            "claude-code:2026-07-01T10.15.00#3",
+        ]
+        for number, id_ in enumerate(ids):
+            caller = {"session": id_, "agent": f"agent-{id_}", "agent_kind": "subagent"}
+            source = ["commit:f1d2d2f924e986ac86fdf7b36c94bcdf32beec15", "src/app/Main2.py:120", "PR#12345678901234"]
+            await remember(service, f"note {number}", caller=caller, source_ref=source[number], request_id=f"r-{id_}")
+
+
+WITH_REASON: Final[dict[str, dict[str, Any]]] = {
+    "revoke": {},
+    "flag": {},
+    "pin": {},
+    "unpin": {},
+    "reinstate": {},
+    "done": {},
+    "promote": {"to": "workspace"},
+    "undo": {},
+    "forget": {},
+    "supersede": {"content": "better"},
+    "edit": {"tags": ["t"]},
+    "restore": {},
+}
+
+
+class TestReasons:
+    """A reason is words like any other."""
+
+    def test_no_verb_with_a_reason_is_left_out(self) -> None:
+        """Every verb that takes a reason is tried below."""
+        takes = {name for name, spec in wire.VERBS.items() if "reason" in spec.request.__struct_fields__}
+        assert takes - {"renew"} == set(WITH_REASON)
+
+    @staticmethod
+    async def ready(service: Service, verb: str) -> str:
+        """A note that the verb has something to do to."""
+        note = await remember(service, "there before", kind="task", caller={"session": "s1"}, scope="session")
+        before: dict[str, list[tuple[str, dict[str, Any]]]] = {
+            "unpin": [("pin", {})],
+            "reinstate": [("revoke", {"reason": "r"})],
+            "undo": [("pin", {})],
+            "restore": [("policy", {"set": {"restorable": True}}), ("forget", {})],
+        }
+        for step, fields in before.get(verb, []):
+            place: dict[str, Any] = {} if step == "policy" else {"id": note}
+            await call(service, step, caller={"session": "s1"}, **place, **fields)
+        return note
+
+    @pytest.mark.parametrize("verb", WITH_REASON)
+    async def test_warn_tells_of_a_secret_in_a_reason(self, service: Service, verb: str) -> None:
+        """By default the answer says what the reason looks like, never what it is."""
+        note = await self.ready(service, verb)
+        fields = {"id": note, "reason": f"because of {TOKEN}", "caller": {"session": "s1"}, **WITH_REASON[verb]}
+        answer = await call(service, verb, **fields)
+        assert len(answer.notices) == 1
+        assert "github-pat" in answer.notices[0]
+        assert TOKEN not in answer.notices[0]
+
+    @pytest.mark.parametrize("verb", WITH_REASON)
+    async def test_refuse_keeps_it_out_of_a_reason(self, service: Service, verb: str) -> None:
+        """Where the policy refuses, nothing happens to the note and the secret is nowhere."""
+        note = await self.ready(service, verb)
+        await call(service, "policy", set={"secret_guard": "refuse"})
+        fields = {"id": note, "reason": f"because of {TOKEN}", "caller": {"session": "s1"}, **WITH_REASON[verb]}
+        error = await refused_unchanged(service, verb, **fields)
+        assert error.rule == "secret-guard"
+        assert TOKEN not in repr(await kept(service))
+
+
+class TestPolicyInForce:
+    """C15: a change of policy that was acknowledged holds on every daemon from then on."""
+
+    @pytest.mark.parametrize("was", ["warn", "off"])
+    async def test_another_daemon_s_guard(self, service: Service, second: Service, was: str) -> None:
+        """A secret is refused by the policy in force when its unit is decided, not by the one known when it came."""
+        note = await remember(service, "there before")
+        await call(service, "policy", set={"secret_guard": was})
+        assert await listed(second) == [note]
+        await call(service, "policy", set={"secret_guard": "refuse"})
+        for verb, fields in (
+            ("remember", {"content": f"the token is {TOKEN}"}),
+            ("edit", {"id": note, "tags": [TOKEN]}),
+            ("supersede", {"id": note, "content": f"the token is {TOKEN}"}),
+            ("revoke", {"id": note, "reason": f"because of {TOKEN}"}),
+            ("remember", {"content": "of no interest", "source_ref": TOKEN}),
+        ):
+            assert (await refused(call(second, verb, **fields))).rule == "secret-guard", verb
+            second.close(WORKSPACE)
+            await call(service, "policy", set={"secret_guard": was})
+            await listed(second)
+            await call(service, "policy", set={"secret_guard": "refuse"})
+        assert TOKEN not in repr(await kept(service))
+
+    async def test_another_daemon_s_limit(self, service: Service, second: Service) -> None:
+        """A note is as long as the policy in force lets it be: no longer, and no shorter."""
+        note = await remember(service, "there before")
+        assert await listed(second) == [note]
+        await call(service, "policy", set={"max_item_bytes": 100})
+        for verb, fields in (("remember", {}), ("supersede", {"id": note})):
+            error = await refused(call(second, verb, content="x" * 101, **fields))
+            assert (error.code, error.field) == ("too_large", "content"), verb
+        await call(service, "policy", set={"max_item_bytes": 4000})
+        assert (await call(second, "remember", content="x" * 4000)).created
+
+
+class TestWorkspaces:
+    """A workspace that holds anything of a human's is a human's to drop or rename."""
+
+    ASKED: Final = [{"drop": WORKSPACE, "confirm": True}, {"rename": WORKSPACE, "to": "bench"}]
+
+    @pytest.mark.parametrize("asked", ASKED)
+    @pytest.mark.parametrize("caller", [*SUBORDINATE, {"agent_kind": "subagent"}])
+    async def test_nobody_below_the_main_agent_disposes_of_one(
+        self, service: Service, asked: dict[str, Any], caller: dict[str, Any]
+    ) -> None:
+        """C23: a child, identified or not, a teammate and a fresh agent neither drop nor rename a workspace."""
+        note = await remember(service, "the agent's")
+        error = await refused_unchanged(service, "workspaces", caller=caller, workspace=WORKSPACE, **asked)
+        assert (error.code, error.rule) == ("forbidden", "workspace-role")
+        assert await listed(service) == [note]
+
+    @pytest.mark.parametrize("asked", ASKED)
+    async def test_what_a_human_forgot_is_a_human_s_too(self, service: Service, asked: dict[str, Any]) -> None:
+        """V07: an agent does not take a human's audit and kept copies away with the workspace they are in."""
+        await call(service, "policy", set={"restorable": True}, caller=HUMAN)
+        note = await remember(service, "the human's own", caller=HUMAN)
+        await call(service, "forget", id=note, caller=HUMAN)
+        assert (await refused_unchanged(service, "workspaces", workspace=WORKSPACE, **asked)).code == "forbidden"
+        assert [entry.id for entry in (await call(service, "audit")).entries] == [note]
+        assert (await call(service, "workspaces", caller=HUMAN, **asked)).changed == 1
+
+    @pytest.mark.parametrize("asked", ASKED)
+    async def test_a_human_s_write_in_between_is_looked_at(
+        self, service: Service, second: Service, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """V07: what a human writes while an agent's drop is looking through the workspace keeps the workspace."""
+        await remember(service, "the agent's")
+        looked = vault.graves
+        written: list[str] = []
+
+        async def graves(*args: Any, **bounds: Any) -> AsyncIterator[vault.Grave]:
+            async for grave in looked(*args, **bounds):
+                yield grave
+            if not written:
+                written.append(await remember(second, "the human's own", caller=HUMAN))
+
+        monkeypatch.setattr(vault, "graves", graves)
+        assert (await refused(call(service, "workspaces", **asked))).code == "forbidden"
+        assert written[0] in await listed(service)
+
+    async def test_a_store_script_holds_on_to_what_was_seen(self, service: Service) -> None:
+        """A workspace that moved on, or was made anew under its name, is not the one that was decided about."""
+        await remember(service, "first")
+        workspace = await projection(service)
+        seen = workspaces.Seen(workspace.ws, workspace.position)
+        await remember(service, "second")
+        for work in (
+            workspaces.drop(service.redis, WORKSPACE, seen=seen),
+            workspaces.rename(service.redis, WORKSPACE, "bench", seen=seen),
+            workspaces.drop(service.redis, WORKSPACE, seen=workspaces.Seen("another", seen.last)),
+        ):
+            with pytest.raises(workspaces.MovedOn):
+                await work
+        assert list(await workspaces.all_workspaces(service.redis)) == [WORKSPACE]
+        assert await workspaces.drop(service.redis, WORKSPACE)
+
+    async def test_a_missing_one_is_named_by_its_own_field(self, service: Service) -> None:
+        """A refusal names the field that was wrong: the one renamed, not the one the request came from."""
+        error = await refused(call(service, "workspaces", rename="nope", to="bench"))
+        assert (error.code, error.field) == ("not_found", "rename")
+        assert (await refused(call(service, "workspaces", drop="nope", confirm=True))).field == "drop"
+
+
+class TestImports:
+    """An agent's import says nothing in anybody else's name."""
+
+    FORGED: Final[dict[str, dict[str, Any]]] = {
+        "a human's": {"type": "pinned", "actor": "human"},
+        "a human's revocation": {"type": "revoked", "actor": "human"},
+        "the user's": {"type": "pinned", "actor": "agent:a1", "on_behalf": True},
+        "the system's revocation": {"type": "revoked", "actor": "system"},
+        "the system's completion": {"type": "expired", "actor": "system", "reason": "completed"},
+        "the system's doubt": {"type": "stale_flagged", "actor": "system", "cause": "distrusted"},
+        "the system's promotion": {"type": "promoted", "actor": "system", "provenance": "user-stated"},
+        "the system's erasure": {"type": "forgotten", "actor": "system", "reason": "evicted"},
+    }
+
+    @pytest.mark.parametrize("name", FORGED)
+    async def test_a_forged_actor_is_a_problem_of_its_line(self, service: Service, name: str) -> None:
+        """V07: an event in a human's, the user's or amnesiad's own name does not come in through an agent's file."""
+        note = await remember(service, "the agent's", kind="finding")
+        lines = await exported(service)
+        for line in lines:
+            if line["line"] == "note":
+                line["events"].append({"note": note, "version": 2, "at": line["events"][0]["at"], **self.FORGED[name]})
+        answer = await taken_in(service, [*lines, {"content": "plain"}])
+        assert [problem.code for problem in answer.problems] == ["forbidden"]
+        assert await recalled(service, workspace=ELSEWHERE) == ["plain"]
+        assert note not in repr(await kept(service, ELSEWHERE))
+
+    async def test_a_birth_is_not_forged_either(self, service: Service) -> None:
+        """A note that says a human wrote it, as an agent's, is refused too."""
+        await remember(service, "the agent's", kind="finding")
+        lines = await exported(service)
+        for line in lines:
+            for event in line.get("events", ()):
+                event["actor"] = "human"
+        assert [problem.code for problem in (await taken_in(service, lines)).problems] == ["forbidden"]
+
+    async def test_what_passes_wrote_comes_in(self, service: Service) -> None:
+        """A note that went stale by its age, and whose agent acts for the user, is still an agent's to bring in."""
+        note = await remember(service, "what the user said", kind="finding", caller=ON_BEHALF)
+        lines = await exported(service)
+        for line in lines:
+            if line["line"] == "note":
+                at = line["events"][0]["at"]
+                flagged = {"type": "stale_flagged", "note": note, "version": 2, "at": at, "actor": "system"}
+                line["events"].append(flagged | {"cause": "anchor"})
+        assert len((await taken_in(service, lines)).problems) == 1, "it says that it acts for the user, and must"
+        answer = await taken_in(service, lines, on_behalf="user")
+        assert (answer.imported, answer.problems) == (1, ())
+        assert await state_of(service, note, workspace=ELSEWHERE) == "stale"
+
+
+class TestWhatIsTold:
+    """Ids and counts are told to those who may see the notes."""
+
+    async def test_choices_name_no_forgotten_note_of_another(self, service: Service) -> None:
+        """C23: a prefix that a child's note shares with another's forgotten one names the child's alone, or nothing."""
+        mine = await remember(service, "the child's", caller=CHILD)
+        theirs = await remember(service, "the sibling's", caller=SIBLING)
+        await call(service, "forget", id=theirs, caller=SIBLING)
+        twin = await self.twin_of(service, theirs, mine)
+        error = await refused(call(service, "inspect", id=mine[:4], caller=CHILD))
+        assert (error.code, error.choices) == ("ambiguous", (mine,))
+        assert twin not in repr((error.message, error.hint))
+        error = await refused(call(service, "inspect", id=theirs[:4], caller=CHILD))
+        assert (error.code, error.choices) == ("not_found", ())
+
+    @staticmethod
+    async def twin_of(service: Service, grave: str, like: str) -> str:
+        """The id of a forgotten note like ``grave`` that begins as the note ``like`` does."""
+        workspace = await projection(service)
+        last = NOTE_ID_ALPHABET[(NOTE_ID_ALPHABET.index(like[-1]) + 1) % len(NOTE_ID_ALPHABET)]
+        twin = like[:-1] + last
+        raw = cast(bytes, await service.redis.hget(workspace.keys.tomb, grave))
+        await service.redis.hset(workspace.keys.tomb, twin, raw.replace(grave.encode(), twin.encode()))
+        return twin
+
+    @pytest.mark.parametrize("verb", ["forget", "inspect", "history", "restore", "pin"])
+    @pytest.mark.parametrize("caller", [SIBLING, MATE, FRESH, {"session": "s2"}])
+    async def test_an_invisible_forgotten_note_is_like_one_that_never_was(
+        self, service: Service, verb: str, caller: dict[str, Any]
+    ) -> None:
+        """C23: nobody finds out by asking whether an id was ever another's: the answers are the same but for the id."""
+        note = await remember(service, "the child's", caller=CHILD)
+        await call(service, "forget", id=note, caller=CHILD)
+        never = "zzzzzzzzzz"
+        told = await refused_unchanged(service, verb, id=note, caller=caller)
+        of_none = await refused_unchanged(service, verb, id=never, caller=caller)
+        assert told.code == "not_found"
+        assert (told.message, told.hint, told.field) == (
+            of_none.message.replace(never, note),
+            of_none.hint,
+            of_none.field,
+        )
+        if verb == "forget":
+            assert (await call(service, "forget", id=note, caller=CHILD)).forgotten == 0
+
+    async def test_status_counts_what_one_may_see(self, service: Service) -> None:
+        """C23: forgotten notes are counted for those who could see them, and again when one more is gone."""
+        shared = [await remember(service, f"shared {number}") for number in range(2)]
+        child = await remember(service, "the child's", caller=CHILD)
+        await call(service, "forget", id=shared[0])
+        await call(service, "forget", id=child, caller=CHILD)
+        for _ in range(2):
+            assert await self.forgotten(service, FRESH, SIBLING, MATE, CHILD, {}, HUMAN) == [0, 0, 0, 1, 1, 2]
+        await call(service, "forget", id=shared[1])
+        assert await self.forgotten(service, FRESH, CHILD, {}, HUMAN) == [0, 1, 2, 3]
+        assert "perishable_bytes" not in (await call(service, "status", caller=FRESH)).store
+        assert "perishable_bytes" in (await call(service, "status")).store
+
+    @staticmethod
+    async def forgotten(service: Service, *callers: dict[str, Any]) -> list[int]:
+        return [(await call(service, "status", caller=caller)).counts.forgotten for caller in callers]
+
+    async def test_owners_are_told_to_themselves(self, service: Service) -> None:
+        """C23: a child sees itself among the owners, a teammate its team, a fresh agent nobody, a main agent all."""
+        await remember(service, "the child's", caller=CHILD)
+        await remember(service, "the team's", caller=MATE)
+        seen = [
+            {row.owner for row in (await call(service, "owners", caller=caller)).rows}
+            for caller in (CHILD, SIBLING, MATE, FRESH, {}, HUMAN)
+        ]
+        assert seen == [{"s1/a1"}, set(), {"s1"}, set(), {"s1", "s1/a1"}, {"s1", "s1/a1"}]
+
+    @pytest.mark.parametrize("caller", SUBORDINATE)
+    async def test_workspaces_and_parked_events_are_not_told(self, service: Service, caller: dict[str, Any]) -> None:
+        """C23: what belongs to all is neither listed to nor treated by a child, a teammate or a fresh agent."""
+        await remember(service, "of no interest")
+        seq = cast(bytes, await service.redis.xadd(keyspace.DEAD, {"e": "{}", "error": "malformed"})).decode()
+        assert (await call(service, "workspaces", caller=caller)).rows == ()
+        assert (await call(service, "dead", caller=caller)).rows == ()
+        for asked in ({"drop": [seq]}, {"retry": [seq]}):
+            error = await refused(call(service, "dead", caller=caller, **asked))
+            assert (error.code, error.rule) == ("forbidden", "dead-role")
+        assert [row.id for row in (await call(service, "dead")).rows] == [seq]
+        assert (await call(service, "dead", drop=[seq])).changed == 1
+
+
+class TestOwners:
+    """Ending an owner by hand, and by an event."""
+
+    async def test_an_owner_nobody_heard_of_is_not_closed(self, service: Service) -> None:
+        """What does not exist is not found, and one that has ended already counts as no change."""
+        recorder = service.jobs
+        assert isinstance(recorder, Recorder)
+        await remember(service, "the child's", caller=CHILD)
+        error = await refused(call(service, "owners", close="nope", caller=HUMAN))
+        assert (error.code, error.field) == ("not_found", "close")
+        assert (await refused(call(service, "owners", close="nope"))).rule == "close-own"
+        assert recorder.ended == []
+        for owner in ("s1/a1", "s1"):
+            assert (await call(service, "owners", close=owner, caller=HUMAN)).changed == 1
+        assert [owner for _, owner in recorder.ended] == ["s1/a1", "s1"]
+
+    @pytest.mark.parametrize("event", ["session-end", "session-start", "heartbeat", "compacted", "agent-disposed"])
+    async def test_an_event_about_nobody_is_refused(self, service: Service, event: str) -> None:
+        """An event that would be taken and do nothing, because it does not say whose it is, names what is missing."""
+        error = await refused(happened(service, {"event": event, "workspace": WORKSPACE}))
+        assert (error.code, error.field) == ("invalid", "events[0].session")
+        assert await dump(service.redis, keyspace.LIFECYCLE) == {}
+        for who in ({"session": "s1"}, {"agent_kind": "fresh"}, {"agent_kind": "teammate", "team": "s1"}):
+            assert (await happened(service, {"event": event, "workspace": WORKSPACE, **who})).accepted == 1
+
+    @pytest.mark.parametrize("event", ["turn-end", "file-changed", "pre-step"])
+    async def test_an_event_about_the_workspace_needs_nobody(self, service: Service, event: str) -> None:
+        """What is about files and due notes says enough without a session."""
+        assert (await happened(service, {"event": event, "workspace": WORKSPACE})).accepted == 1
+
+
+async def happened(service: Service, *events: dict[str, Any]) -> Any:
+    """Report lifecycle events as the door would."""
+    request = wire.decode("events", msgspec.json.encode({"events": events}))
+    return await service.events(request)
+
+
+async def exported(service: Service) -> list[Any]:
+    """The lines of an export by a human, decoded."""
+    request = wire.decode("export", msgspec.json.encode({"workspace": WORKSPACE, "caller": HUMAN}))
+    return [json.loads(line) async for line in service.export(request)]
+
+
+async def taken_in(
+    service: Service, lines: Iterable[Any], *, workspace: str = ELSEWHERE, dry_run: bool = False, **caller: str
+) -> wire.ImportAnswer:
+    """Import lines as an agent, unless the caller says otherwise."""
+    asked = {"workspace": workspace, "dry_run": str(dry_run).lower(), **caller}
+    request = wire.decode_query(wire.ImportRequest, asked)
+
+    async def stream() -> AsyncIterator[bytes]:
+        for line in lines:
+            yield json.dumps(line).encode()
+
+    return await service.import_notes(request, stream())
