@@ -46,8 +46,10 @@ async def figures() -> list[Figure]:
     async with up() as environ:
         socket = Path(environ["AMNESIA_SOCKET"])
         async with _echo(socket.with_name("echo.sock")) as echo:
-            made = [*await _sized(socket, echo, SMALL), *await _sized(socket, echo, LARGE)]
-        return [*made, *await _fire(socket), *await _start(environ)]
+            large = await _sized(socket, echo, LARGE)
+            # Before there is anything else that a start would load.
+            start = await _start(environ)
+            return [*await _sized(socket, echo, SMALL), *large, *await _fire(socket), *start]
 
 
 async def _sized(socket: Path, echo: AsyncClient, size: int) -> list[Figure]:

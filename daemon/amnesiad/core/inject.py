@@ -11,6 +11,7 @@ who may see a note or where notes live. Specification, section 7.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 from heapq import merge
 from typing import Final, Protocol
 
@@ -27,6 +28,9 @@ MAX_OMITTED_IDS: Final = 20
 MAX_PASSED_OVER: Final = 40
 """Notes in a row that may fail to fit before a tier is given up. More than are named, so that those named are always
 the first; few enough that counting the tokens of notes never tried before takes milliseconds."""
+
+FRAMES_KEPT: Final = 4096
+"""Frames whose cost is remembered: the figures in them repeat, since budgets do."""
 
 _ANCHOR_ONLY: Final = ("anchor",)
 
@@ -175,7 +179,14 @@ def _eligible(note: Note, on_path: Collection[str]) -> bool:
 
 def _frame_cost(counter: Counter, budget_tokens: int) -> int:
     """What header and footer cost at most."""
-    return counter.tokens(render.block((), budget_tokens, budget_tokens)) + 1
+    return counter.charge(_frame_units(counter, budget_tokens, budget_tokens)) + 1
+
+
+@lru_cache(maxsize=FRAMES_KEPT)
+def _frame_units(counter: Counter, tokens: int, budget_tokens: int) -> int:
+    """What header and footer add to the units of a block. No note's words are in them, so they may be remembered."""
+    header, _, footer = render.block((), tokens, budget_tokens).partition("\n")
+    return line_units(counter, header) + counter.units(footer)
 
 
 def line_units(counter: Counter, line: str) -> int:
@@ -205,12 +216,9 @@ def _own_cost(line_units_: int, lines: int, counter: Counter, budget_tokens: int
 
     The figure only grows from one round to the next, and a number's cost depends on its digits alone, so this ends.
     """
-    header, _, _ = render.block((), 0, budget_tokens).partition("\n")
-    fixed = line_units(counter, header) + line_units_
     tokens = 0
     while True:
-        _, _, footer = render.block((), tokens, budget_tokens).partition("\n")
-        counted = counter.charge(fixed + counter.units(footer)) + counter.per_note * lines
+        counted = counter.charge(line_units_ + _frame_units(counter, tokens, budget_tokens)) + counter.per_note * lines
         if counted <= tokens:
             return tokens
         tokens = counted

@@ -27,6 +27,9 @@ class Counter(Protocol):
     def per_note(self) -> int:
         """Tokens charged for each line beside its text."""
 
+    def __hash__(self) -> int:
+        """Equal counters count alike, so that what one has counted may be kept for the other."""
+
     def units(self, text: str) -> int:
         """What is added up before it is charged. The lines of a block have together the units of the block, as long as
         each ends in its line break and begins with neither a space nor a slash: so each needs to be counted only once.
