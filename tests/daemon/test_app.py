@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from structlog.testing import capture_logs
 from tests.daemon.door import WORDS, Clerk, Wire, remember, request
 from tests.support import wait_until
 
-from amnesiad import errors
+from amnesiad import errors, wire
 from amnesiad.api import app as app_module
 from amnesiad.api import serve as serve_module
 from amnesiad.api.app import App, Readiness
@@ -435,6 +436,30 @@ async def test_an_export_that_breaks_does_not_look_complete(line: Wire, clerk: C
     assert WORDS.encode() in whole
     assert not whole.endswith(b"0\r\n\r\n")
     assert WORDS not in str(logs)
+
+
+async def test_a_daemon_without_hooks_says_so_honestly(line: Wire, clerk: Clerk) -> None:
+    """A hook payload that nobody takes is not found, and the way out that is named is one there is."""
+    clerk.hooks = None  # type: ignore[assignment, method-assign]
+    reply = await line.ask("/v1/hooks/claude-code?workspace=/src/app", b"{}")
+    assert (reply.status, reply.error["code"]) == (404, "not_found")
+    named = re.findall(r"POST /v1/([a-z]+)", reply.error["hint"])
+    assert named
+    assert set(named) <= set(wire.VERBS)
+    assert not re.search(r"amnesia [a-z]+", reply.error["hint"])
+
+
+async def test_a_feed_that_is_refused_gets_its_own_status(line: Wire, clerk: Clerk) -> None:
+    """A feed refused before its first item is answered like any other request, and the connection goes on."""
+
+    async def refuse(request: wire.FeedRequest) -> AsyncIterator[wire.FeedItem]:  # noqa: ARG001
+        raise errors.NotFound("there is no such workspace", field="workspace")
+        yield  # makes it a generator
+
+    clerk.feed = refuse  # type: ignore[method-assign]
+    reply = await line.ask("/v1/feed?workspace=/x", method="GET")
+    assert (reply.status, reply.error["field"]) == (404, "workspace")
+    assert (await line.ask("/healthz", method="GET")).status == 200
 
 
 async def test_the_feed_sends_events_and_ends_with_its_client(line: Wire, clerk: Clerk) -> None:

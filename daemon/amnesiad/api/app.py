@@ -130,7 +130,10 @@ class App:
             self._service, "hooks", None
         )
         if hooks is None:
-            raise NotFound("this daemon takes no hook payloads", hint="run amnesia hook instead")
+            raise NotFound(
+                "this daemon takes no hook payloads",
+                hint="a hook's script can call POST /v1/inject and POST /v1/events",
+            )
         take = hooks
 
         async def answer() -> bytes:

@@ -20,13 +20,21 @@ def sse(item: wire.FeedItem) -> bytes:
 
 
 async def stream_feed(exchange: Exchange, items: AsyncIterator[wire.FeedItem], closing: asyncio.Event) -> None:
-    """Send the items until the client hangs up, the source ends, or ``closing`` is set."""
+    """Send the items until the client hangs up, the source ends, or ``closing`` is set.
+
+    A source tells at once where it begins, so its first item is waited for: a refusal still gets its own status.
+    """
     source: Any = items
     async with aclosing(source):
+        first = await anext(source, None)
         await exchange.start_stream(b"text/event-stream")
         await exchange.write(b": amnesiad\n\n")
-        ends = {asyncio.ensure_future(exchange.hang_up()), asyncio.ensure_future(closing.wait())}
-        pending = asyncio.ensure_future(anext(source, None))
+        ends: set[asyncio.Future[Any]] = {
+            asyncio.ensure_future(exchange.hang_up()),
+            asyncio.ensure_future(closing.wait()),
+        }
+        pending: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        pending.set_result(first)
         try:
             while True:
                 done, _ = await asyncio.wait({pending, *ends}, timeout=HEARTBEAT_S, return_when=asyncio.FIRST_COMPLETED)

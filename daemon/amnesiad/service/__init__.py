@@ -2,7 +2,7 @@
 
 ``Service`` is one class made of rooms: ``base`` (addressing and the loop that writes), ``guarding`` (what no word passes
 without), ``remembering`` (words in), ``transitions`` (one note from state to state), ``forgetting`` (words out),
-``looking`` and ``ledger`` (without using), ``reading`` (into a context), ``governing`` (workspaces, policy, passes),
+``looking`` and ``ledger`` (without using), ``feed`` (as it happens), ``reading`` (into a context), ``governing`` (workspaces, policy, passes),
 ``exporting``, ``arriving`` and ``transfer`` (whole workspaces, out and in). A method takes a decoded ``wire`` request and
 returns the answer, or raises an ``AmnesiaError``. Nothing here knows HTTP or Redis.
 """
@@ -13,12 +13,13 @@ from amnesiad import wire
 from amnesiad.core.errors import AmnesiaError
 from amnesiad.service.base import Jobs
 from amnesiad.service.batch import answer_batch
+from amnesiad.service.feed import Feeding
 from amnesiad.service.transfer import Transfer
 
 __all__ = ["Jobs", "Service"]
 
 
-class Service(Transfer):
+class Service(Transfer, Feeding):
     """Everything amnesiad can be asked to do."""
 
     async def batch(self, request: wire.BatchRequest) -> wire.BatchAnswer:
