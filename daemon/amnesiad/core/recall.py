@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -26,6 +27,8 @@ POOL_CAP: Final = 2000
 
 MIN_TIE_WIDTH: Final = 2.0**-53
 """The spacing of doubles below 1: a narrower band could not tell two scores apart anyway, and would overflow."""
+
+_WITHOUT_CANDIDATE: Final = itemgetter(slice(0, -1))
 
 GRADE_EXACT: Final = 3
 GRADE_COVERED: Final = 2
@@ -116,13 +119,15 @@ def order_without_query(candidates: Iterable[Candidate], policy: Policy, now: in
     return sorted(candidates, key=lambda one: (one.note.pinned, *_worth(one.note, policy, now)), reverse=True)
 
 
-def order_by_relevance(scored: Sequence[Candidate], policy: Policy, now: int) -> list[Candidate]:
+def order_by_relevance(
+    scored: Sequence[Candidate], policy: Policy, now: int, limit: int | None = None
+) -> list[Candidate]:
     """The candidates with their bands, best first: by band, active before stale, then trust, rank, creation and id.
 
-    ``band = floor((1 - score / best) / tie_width)``. Give it whole bands (``whole_bands``), then cut to the limit.
+    ``band = floor((1 - score / best) / tie_width)``. Give it whole bands (``whole_bands``); ``limit`` cuts the order.
     """
     best = max((one.score for one in scored), default=0.0)
-    return _in_bands(((band(one.score, best, policy.tie_width), one) for one in scored), policy, now)
+    return _in_bands(((band(one.score, best, policy.tie_width), one) for one in scored), policy, now, limit)
 
 
 def order_by_path(candidates: Iterable[Candidate], paths: Sequence[str], policy: Policy, now: int) -> list[Candidate]:
@@ -131,9 +136,13 @@ def order_by_path(candidates: Iterable[Candidate], paths: Sequence[str], policy:
     return _in_bands(((GRADE_EXACT - grade, one) for grade, one in graded if grade > GRADE_NONE), policy, now)
 
 
-def _in_bands(banded: Iterable[tuple[int, Candidate]], policy: Policy, now: int) -> list[Candidate]:
-    placed = [msgspec.structs.replace(one, band=number) for number, one in banded]
-    return sorted(placed, key=lambda one: (-one.band, not one.stale, *_worth(one.note, policy, now)), reverse=True)
+def _in_bands(
+    banded: Iterable[tuple[int, Candidate]], policy: Policy, now: int, limit: int | None = None
+) -> list[Candidate]:
+    # A band may hold two thousand notes of which ten are wanted: only these are made anew with their band.
+    keyed = [(-number, one.note.state != "stale", *_worth(one.note, policy, now), one) for number, one in banded]
+    keyed.sort(key=_WITHOUT_CANDIDATE, reverse=True)
+    return [msgspec.structs.replace(row[-1], band=-row[0]) for row in keyed[:limit]]
 
 
 def decided_by(before: Candidate, one: Candidate, policy: Policy, now: int, *, banded: bool) -> str:

@@ -128,10 +128,9 @@ class Reading(Ledger):
     def ranked(
         self, workspace: Workspace, caller: Caller, query: str | None, wanted: ranking.Filter, limit: int, now: int
     ) -> list[ranking.Candidate]:
-        """Recall's order of the notes that pass the filters; with a query, of as many as cover the limit in whole
-        bands."""
+        """Recall's order of the notes that pass the filters; with a query, of the first up to the limit."""
         if query:
-            return self._by_query(workspace, caller, query, wanted, limit, now)
+            return self._by_query(workspace, caller, query, wanted, limit, now, cut=True)
         candidates = self._candidates(workspace, caller, wanted, now)
         if wanted.paths:
             return ranking.order_by_path(candidates, wanted.paths, workspace.policy, now)
@@ -147,23 +146,38 @@ class Reading(Ledger):
                 yield ranking.Candidate(note, words)
 
     def _by_query(
-        self, workspace: Workspace, caller: Caller, query: str, wanted: ranking.Filter, limit: int, now: int
+        self,
+        workspace: Workspace,
+        caller: Caller,
+        query: str,
+        wanted: ranking.Filter,
+        limit: int,
+        now: int,
+        *,
+        cut: bool = False,
     ) -> list[ranking.Candidate]:
-        """Candidates by relevance, in whole bands that cover the limit. Filters come before the limit."""
-
-        tie_width = workspace.policy.tie_width
+        """Candidates by relevance, in whole bands that cover the limit; with ``cut`` only the first of them, up to it.
+        Filters come before the limit."""
+        tie_width, live_note, all_words = workspace.policy.tie_width, workspace.live_note, workspace.words
+        narrowed = wanted != ranking.Filter()
         pool: list[ranking.Candidate] = []
-        last_band = 0
+        last_band, last_score = 0, 0.0
         for note_id, score in self._by_relevance(workspace, caller, query, wanted, now):
             if len(pool) >= limit:
                 if len(pool) == limit:
                     last_band = ranking.band(pool[-1].score, pool[0].score, tie_width)
-                if len(pool) == ranking.POOL_CAP or ranking.band(score, pool[0].score, tie_width) > last_band:
+                if len(pool) == ranking.POOL_CAP:
                     break
-            note = workspace.live_note(note_id, caller, now)
-            if note is not None and wanted.matches(note, words := workspace.words[note_id], note.state):
+                if score != last_score and ranking.band(score, pool[0].score, tie_width) > last_band:
+                    break
+                last_score = score
+            note = live_note(note_id, caller, now)
+            if note is None:
+                continue
+            words = all_words[note_id]
+            if not narrowed or wanted.matches(note, words, note.state):
                 pool.append(ranking.Candidate(note, words, score))
-        return ranking.order_by_relevance(pool, workspace.policy, now)
+        return ranking.order_by_relevance(pool, workspace.policy, now, limit if cut else None)
 
     def _by_relevance(
         self, workspace: Workspace, caller: Caller, query: str, wanted: ranking.Filter, now: int
