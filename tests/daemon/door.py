@@ -68,7 +68,7 @@ class Clerk:
         answers: list[object] = []
         for item in request.requests:
             try:
-                answers.append(await self.remember(wire.decode_item(request, item)))
+                answers.append(await self.remember(wire.decode_item(request, wire.read_item(item))))
             except AmnesiaError as refusal:
                 answers.append(wire.error_answer(refusal))
         return wire.BatchAnswer(answers=tuple(answers))

@@ -341,12 +341,30 @@ async def test_one_refusal_in_a_batch_stops_no_other(service: Service) -> None:
         {"verb": "remember", "body": {"content": "good"}},
         {"verb": "remember", "body": {"content": ""}},
         {"verb": "revoke", "body": {"id": "zzzzzzzzzz", "reason": "no"}},
+        {"verb": 5},
+        {"verb": "remember", "body": []},
+        ["remember"],
         {"verb": "list", "body": {}},
+        {"verb": "remember", "body": {"content": "good too"}},
     ]
     answers = (await call(service, "batch", requests=requests)).answers
     assert answers[0].created
-    assert [answers[n].error.code for n in (1, 2)] == ["invalid", "not_found"]
-    assert len(answers[3].notes) == 1
+    assert [answers[n].error.code for n in range(1, 6)] == ["invalid", "not_found", *["invalid"] * 3]
+    assert [answers[n].error.field for n in (3, 4)] == ["verb", "body"]
+    assert len(answers[6].notes) == 1
+    assert answers[7].created
+
+
+async def test_a_text_that_is_none_is_its_own_item_s_fault(service: Service) -> None:
+    """V25: a lone surrogate or bytes that are no UTF-8 in one item of a batch leave the others answered."""
+    good = b'{"verb": "remember", "body": {"content": "good"}}'
+    for bad in (
+        b'{"verb": "remember", "body": {"content": "\\ud800"}}',
+        b'{"verb": "remember", "body": {"content": "\xff"}}',
+    ):
+        raw = b'{"workspace": "desk", "requests": [%s, %s]}' % (bad, good)
+        answers = (await service.batch(wire.decode("batch", raw))).answers
+        assert (answers[0].error.code, answers[1].id) == ("invalid", (await listed(service))[0])
 
 
 async def test_a_read_after_a_seq_has_seen_that_write(service: Service, second: Service) -> None:

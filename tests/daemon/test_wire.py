@@ -278,25 +278,58 @@ def test_a_batch_hands_its_workspace_and_caller_down() -> None:
             {"verb": "remember", "body": {"workspace": "/other", "content": "x", "caller": {"session": "s2"}}},
         ],
     )
-    first, second = (wire.decode_item(batch, item) for item in batch.requests)
+    first, second = (wire.decode_item(batch, wire.read_item(item)) for item in batch.requests)
     assert (first.workspace, first.caller.session) == ("/src/app", "s1")
     assert (second.workspace, second.caller.session) == ("/other", "s2")
 
 
 def test_a_wrong_item_of_a_batch_is_refused_alone() -> None:
-    """V25: a bad item does not make the batch invalid, only itself."""
-    items: list[dict[str, Any]] = [
+    """V25: a bad item does not make the batch invalid, only itself, whatever is wrong with it."""
+    items: list[Any] = [
         {"verb": "remember", "body": {"content": "a\x00"}},
         {"verb": "rember"},
         {"verb": "batch"},
         {"verb": "import"},
         {"verb": "export"},
         {"verb": "recall", "body": {"limit": "x"}},
+        {"verb": "remember", "body": {"content": "\ud800"}},
+        {"verb": "\ud800", "body": {}},
+        {"verb": "remember", "body": {"\udfff": 1}},
+        {"verb": "remember", "body": []},
+        {"verb": 5},
+        {"body": {}},
+        {"verb": "list", "bdy": {}},
+        {"verb": "list", "body": {"limit": float("inf")}},
+        {"verb": "list", "body": None},
+        "list",
+        None,
+        [],
     ]
     batch = decode("batch", requests=items)
+    assert len(batch.requests) == len(items)
     for item in batch.requests:
-        with pytest.raises((Invalid, NotFound)):
-            wire.decode_item(batch, item)
+        with pytest.raises((Invalid, NotFound)) as refusal:
+            wire.decode_item(batch, wire.read_item(item))
+        assert refusal.value.field
+
+
+@pytest.mark.parametrize(
+    ("raw", "field"),
+    [
+        (b'{"workspace": "/x", "requests": [{"verb": "list"}, ]}', "body"),
+        (b'{"workspace": "/x", "requests": {"verb": "\\ud800"}}', "requests"),
+        (b'{"workspace": "/x", "requests": "\\ud800"}', "requests"),
+        (b'{"workspace": "\\ud800", "requests": []}', "workspace"),
+        (b'{"workspace": "/x", "request": ["\\ud800"]}', "request"),
+        (b'["\\ud800"]', "body"),
+        (b'{"workspace": "/x", "requests": ["\\ud800"], "colour": 1}', "colour"),
+    ],
+)
+def test_a_batch_that_is_none_is_refused_whole(raw: bytes, field: str) -> None:
+    """V25: only what lies within an item is that item's own fault."""
+    with pytest.raises(Invalid) as refusal:
+        wire.decode("batch", raw)
+    assert refusal.value.field == field
 
 
 def test_a_query_string_makes_a_request_with_its_caller() -> None:

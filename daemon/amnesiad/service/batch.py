@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import msgspec
+
 from amnesiad import wire
 from amnesiad.core.errors import AmnesiaError
 
@@ -22,13 +24,16 @@ AT_ONCE: Final = 250
 
 async def answer_batch(request: wire.BatchRequest, answer: Answer) -> wire.BatchAnswer:
     """The answers or error envelopes of a batch, in the order of its requests."""
-    answers: list[object] = [None] * len(request.requests)
+    items = [_read(raw) for raw in request.requests]
+    answers: list[object] = [None] * len(items)
     together: list[int] = []
     seen: set[bytes] = set()
 
     async def one(index: int) -> None:
-        item = request.requests[index]
+        item = items[index]
         try:
+            if isinstance(item, AmnesiaError):
+                raise item
             decoded = wire.decode_item(request, item)
         except AmnesiaError as error:
             answers[index] = wire.error_answer(error)
@@ -46,13 +51,22 @@ async def answer_batch(request: wire.BatchRequest, answer: Answer) -> wire.Batch
         together.clear()
         seen.clear()
 
-    for index, item in enumerate(request.requests):
-        marks = {bytes(item.body[field]) for field in ("content", "request_id") if field in item.body}
-        if item.verb == "remember" and seen.isdisjoint(marks) and _ORDERED.isdisjoint(item.body):
-            together.append(index)
-            seen |= marks
-            continue
+    for index, item in enumerate(items):
+        if isinstance(item, wire.BatchItem) and item.verb == "remember" and _ORDERED.isdisjoint(item.body):
+            marks = {bytes(item.body[field]) for field in ("content", "request_id") if field in item.body}
+            if seen.isdisjoint(marks):
+                together.append(index)
+                seen |= marks
+                continue
         await flush()
         await one(index)
     await flush()
     return wire.BatchAnswer(answers=tuple(answers))
+
+
+def _read(raw: msgspec.Raw) -> wire.BatchItem | AmnesiaError:
+    """An item, or what is wrong with it: for itself alone."""
+    try:
+        return wire.read_item(raw)
+    except AmnesiaError as error:
+        return error

@@ -76,6 +76,7 @@ from amnesiad.wire.codec import (
     decode_query,
     encode,
     error_answer,
+    read_item,
     spec_of,
 )
 from amnesiad.wire.requests import (
@@ -255,5 +256,6 @@ __all__ = [
     "decode_query",
     "encode",
     "error_answer",
+    "read_item",
     "spec_of",
 ]

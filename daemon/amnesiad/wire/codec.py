@@ -41,6 +41,7 @@ _decoders: Final = {
     if spec.stream != "in"
 }
 _lifecycle_decoder: Final = msgspec.json.Decoder(LifecycleEvent, dec_hook=check_field)
+_item_decoder: Final = msgspec.json.Decoder(BatchItem)
 _payload_decoder: Final = msgspec.json.Decoder(dict[str, Any])
 _encoder: Final = msgspec.json.Encoder()
 
@@ -65,12 +66,20 @@ def decode(verb: str, raw: bytes) -> Any:
     """
     if verb == "events":
         return _decode_events(raw)
-    return _decode(_decoders[verb] if verb in _decoders else _no_json(verb), raw, strict_text=verb != "batch")
+    if verb == "batch":
+        return _decode_batch(raw)
+    return _decode(_decoders[verb] if verb in _decoders else _no_json(verb), raw)
 
 
 def _no_json(verb: str) -> msgspec.json.Decoder[Any]:
     spec_of(verb)
     raise Invalid(f"{verb} takes its fields from the query string, not from a JSON body", field="body")
+
+
+def read_item(raw: msgspec.Raw) -> BatchItem:
+    """One item of a batch: which verb, with which fields. Raises ``Invalid`` naming the field."""
+    item: BatchItem = _decode(_item_decoder, bytes(raw), strict_text=False)
+    return item
 
 
 def decode_item(batch: BatchRequest, item: BatchItem) -> Any:
@@ -138,6 +147,32 @@ def _decode_events(raw: bytes) -> EventsRequest:
         request: EventsRequest = _decode(_decoders["events"], raw)
         return request
     return EventsRequest(events=(_decode(_lifecycle_decoder, raw),))
+
+
+def _decode_batch(raw: bytes) -> BatchRequest:
+    """A batch; what is no text within an item is left for ``read_item`` to refuse."""
+    try:
+        request: BatchRequest = _decode(_decoders["batch"], raw, strict_text=False)
+    except Invalid:
+        # The strict reader takes exception to the whole body; a more lenient one can still tell the items apart.
+        if (apart := _taken_apart(raw)) is None:
+            raise
+        frame, items = apart
+        request = _decode(_decoders["batch"], frame, strict_text=False)
+        return msgspec.structs.replace(request, requests=items)
+    return request
+
+
+def _taken_apart(raw: bytes) -> tuple[bytes, tuple[msgspec.Raw, ...]] | None:
+    """The body with nulls for its items, and the items; ``None`` for what is no batch to any reader."""
+    try:
+        body = json.loads(raw.decode(errors="surrogateescape"))
+        if not isinstance(body, dict) or not isinstance(items := body.get("requests"), list):
+            return None
+        frame = json.dumps({**body, "requests": [None] * len(items)}).encode()
+        return frame, tuple(msgspec.Raw(json.dumps(item).encode()) for item in items)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _decode(decoder: msgspec.json.Decoder[Any], raw: bytes, strict_text: bool = True) -> Any:

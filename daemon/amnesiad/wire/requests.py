@@ -324,14 +324,16 @@ class EventsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One request of a batch; ``wire.decode_item`` reads it. It inherits the batch's workspace and caller."""
+    """One request of a batch, as ``wire.read_item`` makes it of its JSON. It inherits the batch's workspace and caller."""
 
     verb: str
     body: dict[str, msgspec.Raw] = {}
 
 
 class BatchRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    requests: Annotated[tuple[BatchItem, ...], Meta(max_length=MAX_BATCH)]
+    """The items stay JSON, so that what is wrong with one is no fault of the others."""
+
+    requests: Annotated[tuple[msgspec.Raw, ...], Meta(max_length=MAX_BATCH)]
 
 
 class SettleRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
