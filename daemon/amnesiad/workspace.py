@@ -187,6 +187,11 @@ class Workspace:
             else:
                 self._put(head.note, text)
 
+    async def reread(self, ids: Iterable[str]) -> None:
+        """Read notes anew that were set aside: what was damaged may have been mended since."""
+        async with self._catching_up:
+            await self._take(ids)
+
     def set_aside(self, note_id: str, problem: str) -> None:
         """A note that cannot be read is shown nowhere and named by verify; it stops nothing else."""
         self._remove(note_id)

@@ -289,6 +289,29 @@ async def test_one_damaged_head_leaves_the_others_readable(service: Service, sec
     assert any(bad in problem for problem in (await call(service, "verify")).problems)
 
 
+@pytest.mark.parametrize("damage", ["another version", "no head at all"])
+@pytest.mark.parametrize("noticed", [False, True])
+async def test_a_note_with_a_damaged_head_is_forgotten_once_it_is_mended(
+    service: Service, second: Service, damage: str, noticed: bool
+) -> None:
+    """V09: forget neither says that nothing matched nor blames other writers, whether or not a read has noticed the
+    damage before; it names what mends it, and after that erases the words, through any daemon."""
+    bad = await remember(service, "the bad fact", kind="finding")
+    await listed(second)
+    keys = (await projection(service)).keys
+    raw = cast(bytes, await service.redis.hget(keys.heads, bad))
+    await service.redis.hset(keys.heads, bad, b"9" + raw if damage == "another version" else b"garbage")
+    for one in (service, second):
+        if noticed:
+            assert await recalled(one, "fact") == []
+        error = await refused(call(one, "forget", id=bad, caller=HUMAN))
+        assert (error.code, error.field, "rebuild" in str(error.hint)) == ("conflict", "id", True)
+        assert bad in error.message
+    await service.redis.hset(keys.heads, bad, raw)  # as rebuild does
+    assert (await call(second, "forget", id=bad, caller=HUMAN)).forgotten == 1
+    assert await service.redis.hget(keys.vault, bad) is None
+
+
 async def test_damage_beside_the_notes_denies_nothing_else(service: Service) -> None:
     """V09: a garbage tomb, owner's cell, use counter and ledger entry: audit, status, export, list, owners and ledger
     tell the rest, and only the writes of that owner are refused, with what mends it."""

@@ -331,6 +331,8 @@ class Base:
         if detail == POLICY_CELL and not current:
             return await self._anew(workspace)
         workspace, _ = await self._renewed_view(workspace)
+        if detail.startswith("note:"):
+            _check_head(workspace, detail.removeprefix("note:"), current)
         if detail == POLICY_CELL:
             try:
                 await workspace.reload_policy()
@@ -427,6 +429,28 @@ class Base:
         """Wait until the after-work under way is done; for shutdown and for tests."""
         while self._background:
             await asyncio.gather(*self._background, return_exceptions=True)
+
+
+def _check_head(workspace: Workspace, note_id: str, held: bytes) -> None:
+    """Raises ``Conflict`` for a note that stands in the store as no event has left it: no repetition would help.
+
+    ``held`` is what a unit met there, and the projection has seen the whole log since.
+    """
+    note = workspace.notes.get(note_id)
+    stamp = held.partition(b"|")[0]
+    if note is None or (stamp.isdigit() and int(stamp) <= note.version):
+        return
+    workspace.set_aside(note_id, "head: not as the log has it")
+    raise damaged(workspace, note_id)
+
+
+def damaged(workspace: Workspace, note_id: str) -> Conflict:
+    """The refusal of what cannot be done to a note as long as it cannot be read."""
+    return Conflict(
+        f"note {note_id} cannot be read: {workspace.unreadable[note_id]}",
+        field="id",
+        hint="amnesia rebuild mends it from the log; then try again",
+    )
 
 
 def _reused(request: wire.Write) -> Conflict:

@@ -12,6 +12,7 @@ from amnesiad.core import decisions, intake, render
 from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import Invalid, NotFound, Refused
 from amnesiad.core.notes import Note
+from amnesiad.service.base import damaged
 from amnesiad.service.change import Change
 from amnesiad.service.transitions import Transitions
 from amnesiad.workspace import Workspace
@@ -39,6 +40,11 @@ class Forgetting(Transitions):
             return replayed
         notices = await self.guard_request(workspace, request)
         targets = await self._targets(workspace, caller, request, address)
+        # To say that nothing matched would leave its words where they are.
+        await workspace.reread([id_ for id_ in targets if id_ in workspace.unreadable])
+        for id_ in targets:
+            if id_ in workspace.unreadable:
+                raise damaged(workspace, id_)
         now = self.clock.now_ms()
         doomed = [note for note in (workspace.settled(id_, now) for id_ in targets) if note is not None]
         if request.dry_run:
