@@ -199,6 +199,18 @@ class TestIds:
         error = await refused_unchanged(service, verb, id=note, caller={"session": TOKEN}, **fields)
         assert (error.rule, error.field) == ("secret-guard", "caller.session")
 
+    @pytest.mark.parametrize(
+        ("verb", "fields"),
+        [("recall", {"query": "there"}), ("inject", {"query": "there"}), ("fire", {"event": "pre-run"})],
+    )
+    async def test_every_read_that_is_logged_asks(self, service: Service, verb: str, fields: dict[str, Any]) -> None:
+        """A read renews what it returns, in the name of its caller, and is kept in the ledger."""
+        await remember(service, "there before", triggers=[{"event": "pre-run"}])
+        error = await refused_unchanged(service, verb, caller={"session": TOKEN}, **fields)
+        assert (error.rule, error.field) == ("secret-guard", "caller.session")
+        await call(service, "policy", set={"secret_guard": "off"})
+        await call(service, verb, caller={"session": TOKEN}, **fields)
+
     async def test_nor_does_forgetting_many_or_setting_policy(self, service: Service) -> None:
         """Neither several units in one call nor an event of the workspace let one through."""
         for number in range(3):

@@ -21,7 +21,6 @@ from amnesiad.errors import Conflict
 from amnesiad.service.base import MAX_ATTEMPTS
 from amnesiad.service.change import Change
 from amnesiad.service.explaining import Explaining
-from amnesiad.service.guarding import refuse_id
 from amnesiad.settings import show_setting
 from amnesiad.store import lifecycle, vault, verify, workspaces
 from amnesiad.store.connect import describe
@@ -195,19 +194,10 @@ class Governing(Explaining):
         """
         for number, event in enumerate(request.events):
             _check_says_who(event, f"events[{number}]")
-            await self._check_ids(event, f"events[{number}]")
+            named = {f"events[{number}].{name}": getattr(event, name) for name in _EVENT_IDS}
+            await self.guard_ids(event.workspace, {name: id_ for name, id_ in named.items() if id_ is not None})
         ids = await lifecycle.append(self.redis, [msgspec.json.encode(event) for event in request.events])
         return wire.EventsAnswer(accepted=len(ids), ids=tuple(ids))
-
-    async def _check_ids(self, event: wire.LifecycleEvent, where: str) -> None:
-        ids = {name: getattr(event, name) for name in _EVENT_IDS if getattr(event, name) is not None}
-        for name, types in (await self.secrets_in_ids(ids)).items():
-            workspace = await self.caught_up(event.workspace)
-            mode = (self.settings.policy if workspace is None else workspace.policy).secret_guard
-            if mode != "off":
-                error = refuse_id(f"{where}.{name}", types)
-                self.refused(error)
-                raise error
 
     async def owners(self, request: wire.OwnersRequest) -> wire.OwnersAnswer:
         """Owners of scoped notes: open or closed, last seen, how much they hold. ``close`` ends one.

@@ -11,7 +11,7 @@ has changed meanwhile lets anything through.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -36,7 +36,7 @@ RULE: Final = "secret-guard"
 MAX_CLEAN_IDS: Final = 4096
 """Ids known to be none: those of a busy machine's agents, which come back with every request."""
 _CALLER_IDS: Final = ("session", "agent", "team")
-_IDS: Final = ("owner", "source_ref", "request_id")
+_IDS: Final = ("owner", "source_ref", "request_id", "turn")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -110,7 +110,24 @@ class Guarding(Base):
         """Judge a request's reason and ids before the first of several units, by the policy as it is known."""
         return await self.guard(workspace.policy, None, getattr(request, "reason", None), ids=_ids_of(request))
 
-    async def secrets_in_ids(self, ids: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    async def guard_reader(self, request: wire.Request) -> None:
+        """Judge the ids of a read that is logged: it writes into the ledger, and renewals into the log."""
+        await self.guard_ids(request.workspace, _ids_of(request))
+
+    async def guard_ids(self, name: str, ids: Mapping[str, str]) -> None:
+        """Refuse ids, by field, that look like a secret, by the policy in force now in the workspace ``name``."""
+        found = await self._secrets_in_ids(ids)
+        if not found:
+            return
+        workspace = await self.caught_up(name)
+        policy = self.settings.policy if workspace is None else workspace.policy
+        try:
+            _judge(policy, Found((), found))
+        except Refused as error:
+            self.refused(error)
+            raise
+
+    async def _secrets_in_ids(self, ids: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         """The fields among these whose id looks like a secret, with its types. Clean ones are looked at once."""
         found = {}
         for field, value in ids.items():
@@ -129,7 +146,7 @@ class Guarding(Base):
         mode = None if policy is None else policy.secret_guard
         if mode == "off":
             return Found(None, {})
-        return Found(await self.secrets.types(texts) if texts else (), await self.secrets_in_ids(ids))
+        return Found(await self.secrets.types(texts) if texts else (), await self._secrets_in_ids(ids))
 
     async def _policy_of(self, name: str) -> Policy:
         """The policy of a workspace as it is known here; of one that does not exist yet, the operator's."""
@@ -141,16 +158,6 @@ class _UnlookedError(Exception):
     """The guard turned out to be on, and nobody has looked yet."""
 
 
-def refuse_id(field: str, types: Iterable[str]) -> Refused:
-    """The refusal of an id that looks like a secret; the id is not in it."""
-    return Refused(
-        f"{field} looks like a secret: {', '.join(types)}",
-        rule=RULE,
-        field=field,
-        hint="an id enters the log for good; send one that tells nothing",
-    )
-
-
 def _judge(policy: Policy, found: Found) -> tuple[str, ...]:
     """What the policy makes of a finding: notices, or ``Refused``. Raises ``_UnlookedError`` where there is none yet."""
     mode = policy.secret_guard
@@ -159,7 +166,12 @@ def _judge(policy: Policy, found: Found) -> tuple[str, ...]:
     if found.words is None:
         raise _UnlookedError
     for field, types in found.ids.items():
-        raise refuse_id(field, types)
+        raise Refused(
+            f"{field} looks like a secret: {', '.join(types)}",
+            rule=RULE,
+            field=field,
+            hint="an id enters the log for good; send one that tells nothing",
+        )
     if found.words and mode == "refuse":
         raise Refused(
             f"this holds what looks like a secret: {', '.join(found.words)}",

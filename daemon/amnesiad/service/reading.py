@@ -398,6 +398,8 @@ class Reading(Ledger):
 
     async def _reader(self, request: wire.Request) -> Workspace | None:
         workspace = await self.open(request.workspace, create=False)
+        if workspace is not None:
+            await self.guard_reader(request)
         if workspace is not None and request.after is not None and not at_or_past(workspace.position, request.after):
             return await self.caught_up(request.workspace)
         return workspace
