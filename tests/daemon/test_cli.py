@@ -350,6 +350,17 @@ class TestShowing:
         assert main(["remember", "port is 8080"]) == 0
         assert "[REVOKED] port is 8080" in capsys.readouterr().out
 
+    @pytest.mark.parametrize("asked", ["flag abcd why", "forget abcd", "restore abcd", "edit abcd --tag t"])
+    def test_notices_are_shown(self, canned: Canned, capsys: pytest.CaptureFixture[str], asked: str) -> None:
+        """Whoever gives a reason that looks like a secret sees that it does, whatever the verb."""
+        changed = {"id": "abcd", "changed": True, "state": "stale", "expires_at": None, "seq": "1-0"}
+        forgotten = {"forgotten": 1, "ids": ["abcd"], "summary": "1 note forgotten", "scrub": "done", "seq": "1-0"}
+        restored = {"id": "efgh", "restored_from": "abcd", "seq": "1-0"}
+        for verb, answer in {"flag": changed, "edit": changed, "forget": forgotten, "restore": restored}.items():
+            canned.answers[verb] = {**answer, "notices": ["this holds what looks like a secret: github-pat"]}
+        assert main(asked.split()) == 0
+        assert capsys.readouterr().out.count("notice: this holds what looks like a secret: github-pat") == 1
+
     def test_a_failed_proof_is_bad_news(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
         """verify exits with 1 when the notes are not what the log says."""
         canned.answers["verify"] = {"figures": {"notes": 3}, "problems": ["note abcd differs"], "seq": "1-0"}

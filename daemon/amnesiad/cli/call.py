@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 
 from amnesiad.cli.identity import Role, decide_role, default_workspace
+from amnesiad.cli.screen import say, sentence
 from amnesiad.errors import Invalid
 from amnesiad.limits import MAX_REQUEST_BYTES
 from amnesiad.places import config_file
@@ -111,11 +112,12 @@ class Call:
             self.client.close()
 
     def show(self, answer: Answer, text: Callable[[], None]) -> None:
-        """Print an answer: unchanged with ``--json``, else as ``text`` prints it for people."""
+        """Print an answer: unchanged with ``--json``, else as ``text`` prints it for people, and the notices in it."""
         if self.as_json:
             print_json(answer)
         else:
             text()
+            say_notices(answer)
 
     def confirm(self, question: str) -> bool:
         """Ask on a terminal. Raises ``Invalid`` where nobody can answer; ``--yes`` is then the way to say it."""
@@ -127,6 +129,12 @@ class Call:
 def on_terminal() -> bool:
     """Whether a person can read and answer here: input and output are both a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def say_notices(answer: Answer) -> None:
+    """What the secret guard has to say about the words that the request brought in."""
+    for notice in answer.get("notices") or ():
+        say(f"notice: {sentence(notice)}")
 
 
 def print_json(answer: Mapping[str, Any]) -> None:

@@ -68,8 +68,6 @@ def _show_remembered(answer: Answer, *, pinned: bool) -> None:
 def _show_warnings(answer: Answer) -> None:
     for warning in answer.get("warnings") or ():
         say(f"warning, {warning['kind']} before: {sentence(warning['text'])}")
-    for notice in answer.get("notices") or ():
-        say(f"notice: {sentence(notice)}")
 
 
 @verb(app)
@@ -142,12 +140,7 @@ def edit(
         triggers=options.read_triggers(trigger),
         reason=reason,
     )
-    call.show(answer, lambda: _show_edited(answer))
-
-
-def _show_edited(answer: Answer) -> None:
-    say(_or_unchanged(answer, f"edited {answer['id']}"))
-    _show_warnings(answer)
+    call.show(answer, lambda: say(_or_unchanged(answer, f"edited {answer['id']}")))
 
 
 @verb(app)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 
-from amnesiad.cli.call import Answer, Call, print_json, verb
+from amnesiad.cli.call import Answer, Call, print_json, say_notices, verb
 from amnesiad.cli.screen import console, safe, say, sentence, table
 from amnesiad.errors import Invalid
 from amnesiad.limits import MAX_REQUEST_BYTES
@@ -231,8 +231,6 @@ def _show_imported(answer: Answer, *, dry_run: bool) -> None:
     done = "would import" if dry_run else "imported"
     count, skipped = answer["imported"], answer["skipped"]
     say(f"{done} {count} note{'' if count == 1 else 's'} of {answer['lines']} lines, {skipped} known already")
-    for notice in answer.get("notices") or ():
-        say(f"notice, {sentence(notice)}")
     for problem in answer.get("problems") or ():
         say(f"line {problem['line']}: {problem['code']}: {sentence(problem['message'])}")
 
@@ -263,6 +261,7 @@ def _import_markdown(call: Call, path: Path, kind: str, *, yes: bool, dry_run: b
         elif not call.as_json:
             table(("LINE", "KIND", "TAGS", "NOTE"), _preview(notes, places))
             _show_imported(would, dry_run=True)
+            say_notices(would)
         if dry_run:
             if would.get("problems"):
                 raise typer.Exit(1)
