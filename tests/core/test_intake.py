@@ -13,6 +13,7 @@ from tests.core.strategies import examples, note_ids, texts, tokens
 from amnesiad.core import intake
 from amnesiad.core.errors import CallerError, Invalid, TooLarge
 from amnesiad.core.notes import Trigger
+from amnesiad.core.render import one_line
 from amnesiad.core.times import MAX_DURATION_MS
 
 
@@ -48,6 +49,38 @@ def test_content_is_bounded_and_says_something() -> None:
     assert "2048" in refused(lambda: intake.check_content("x" * 50_000_000, 2048), "content", TooLarge).message
     refused(lambda: intake.check_content("", 2048), "content")
     refused(lambda: intake.check_content(" \n\t\u3000", 2048), "content")
+
+
+@pytest.mark.parametrize(
+    "blank", ["\u200b", "\u200b \u2060\n", "\ufeff", "\u3164", "\U000e0041", "\ufe0f", "\u2800", "\u00ad"]
+)
+def test_what_shows_nothing_says_nothing(blank: str) -> None:
+    """V25: content, reasons and names made of characters that no reader sees are refused, as blanks are."""
+    assert one_line(blank).strip(" \ufe0f⏎") == ""
+    refused(lambda: intake.check_content(blank, 2048), "content")
+    refused(lambda: intake.check_reason(blank), "reason")
+    refused(lambda: intake.check_name(blank, "workspace", 4096), "workspace")
+    for seen in (f"a{blank}", "👨\u200d👩\u200d👧", "❤\ufe0f", "נ", "\x01"):
+        assert intake.check_content(seen, 2048) == seen
+
+
+@examples(200)
+@given(st.text(min_size=1, max_size=8).filter(lambda text: "\x00" not in text))
+def test_accepted_content_is_seen(text: str) -> None:
+    """V25: whatever is accepted renders as something."""
+    try:
+        kept = intake.check_content(text, 2048)
+    except Invalid:
+        return
+    assert one_line(kept).strip()
+
+
+@pytest.mark.parametrize("name", ["w\n", "\nw", "a\tb", "\x1b[2J", "a\u2028b", "a\x85", "\u200b", " "])
+def test_a_name_reads_as_it_is(name: str) -> None:
+    """V25: a workspace's name holds no line break or control character, and is not blank."""
+    refused(lambda: intake.check_name(name, "workspace", 4096), "workspace")
+    for plain in ("/home/ü b/src", "项目", "w", " w", "a👨\u200d👩"):
+        assert intake.check_name(plain, "workspace", 4096) == plain
 
 
 def test_a_refusal_never_repeats_the_words() -> None:

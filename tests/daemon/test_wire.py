@@ -118,6 +118,8 @@ def test_an_absent_ttl_is_not_a_null_one() -> None:
         ("batch", {"requests": {}}, "requests"),
         ("status", {"workspace": ""}, "workspace"),
         ("status", {"workspace": 5}, "workspace"),
+        ("status", {"workspace": "w\n"}, "workspace"),
+        ("workspaces", {"rename": "w", "to": "w\x1b[2J"}, "to"),
         ("status", {"extra": 1}, "extra"),
     ],
 )  # fmt: skip

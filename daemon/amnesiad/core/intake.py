@@ -7,10 +7,12 @@ Nothing is shortened, repaired or guessed: a value either fits or is refused.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
 from amnesiad.core.errors import Invalid, TooLarge
+from amnesiad.core.invisible import shows_nothing
 from amnesiad.core.notes import Trigger
 from amnesiad.core.times import MAX_DURATION_MS, quoted
 
@@ -52,9 +54,9 @@ def check_text(value: str, field: str, limit_bytes: int) -> str:
 
 
 def check_content(value: str, max_item_bytes: int) -> str:
-    """The statement itself; blank text says nothing and is refused."""
+    """The statement itself; text that shows nothing says nothing and is refused."""
     check_text(value, "content", max_item_bytes)
-    if not value.strip():
+    if shows_nothing(value):
         raise Invalid("content is blank", field="content", hint="say something, in one sentence")
     return value
 
@@ -130,9 +132,21 @@ def check_reason(reason: str) -> str:
     if len(reason) > MAX_REASON_CHARS:
         raise TooLarge(f"reason has {len(reason)} characters, the limit is {MAX_REASON_CHARS}", field="reason")
     check_text(reason, "reason", 4 * MAX_REASON_CHARS)
-    if not reason.strip():
+    if shows_nothing(reason):
         raise Invalid("reason is blank", field="reason", hint="say why, in one sentence")
     return reason
+
+
+def check_name(value: str, field: str, limit_bytes: int) -> str:
+    """A name or path that reads as it is: without control characters and line breaks, and not blank."""
+    check_text(value, field, limit_bytes)
+    if shows_nothing(value) or any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in value):
+        raise Invalid(
+            f"{field} is blank or holds a control character",
+            field=field,
+            hint="name it by its path, or by a plain word",
+        )
+    return value
 
 
 def check_id(value: str, field: str) -> str:

@@ -16,6 +16,7 @@ from typing import Final
 from amnesiad.core import clocks
 from amnesiad.core.errors import AmnesiaError
 from amnesiad.core.events import AnyNoteEvent, event_type
+from amnesiad.core.invisible import dropped
 from amnesiad.core.notes import Note, State, Words
 from amnesiad.core.policy import Policy
 from amnesiad.core.times import format_coarse, format_date, format_time
@@ -39,25 +40,6 @@ WIDEST_LIFE: Final = "<1m"
 _LINE_BREAKS: Final = re.compile("\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _PICTURES: Final = 0x2400
 """Unicode's pictures of the control characters 0x00-0x1f stand here in the same order."""
-_INVISIBLE: Final = frozenset(
-    (
-        0x034F,
-        0x115F,
-        0x1160,
-        0x17B4,
-        0x17B5,
-        *range(0x180B, 0x1810),
-        0x2065,
-        0x2800,
-        0x3164,
-        0xFFA0,
-        *range(0xFE00, 0xFE0E),
-        *range(0xFFF0, 0xFFF9),
-        *range(0xE0000, 0xE1000),
-    )
-)
-"""Characters that show nothing but are no format characters, and so could carry text that only a model reads. The
-variation selectors 15 and 16 are not among them: emoji need them."""
 _FRAME: Final = re.compile(r"(amnesia)[\s\W_]+(memory)", re.IGNORECASE)
 _ADDRESS: Final = re.compile(
     r"\[(\s*(?:[0-9a-z]{10}|revoked|expired|done|forgotten|superseded(?: by [^\]]{0,12})?)\s*)\]", re.IGNORECASE
@@ -77,7 +59,7 @@ class _Neutral(dict[int, "int | str | None"]):
             shown = _PICTURES + code
         elif category in ("Cc", "Cs"):
             shown = 0xFFFD
-        elif category == "Cf" or code in _INVISIBLE:
+        elif dropped(code):
             shown = None
         self[code] = shown
         return shown

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from amnesiad.core.errors import CallerError, Invalid
-from amnesiad.core.intake import check_id, check_note_address, check_owner, check_source_ref, check_text
+from amnesiad.core.intake import check_id, check_name, check_note_address, check_owner, check_source_ref
 from amnesiad.core.times import parse_duration, parse_time, quoted
 
 MAX_WORKSPACE_BYTES: Final = 4096
@@ -103,7 +103,7 @@ def _check_seq(value: str, field: str) -> str:
 
 
 def _check_workspace(value: str, field: str) -> str:
-    return check_text(value, field, MAX_WORKSPACE_BYTES)
+    return check_name(value, field, MAX_WORKSPACE_BYTES)
 
 
 def _check_source(value: str, field: str) -> str:  # noqa: ARG001 - the check names its only field itself

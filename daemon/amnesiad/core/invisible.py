@@ -1,0 +1,41 @@
+"""Characters that show nothing, and texts made of nothing else.
+
+What is kept must be seen when it is shown: ``render`` drops these characters, so ``intake`` takes no text without others.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+INVISIBLE: Final = frozenset(
+    (
+        0x034F,
+        0x115F,
+        0x1160,
+        0x17B4,
+        0x17B5,
+        *range(0x180B, 0x1810),
+        0x2065,
+        0x2800,
+        0x3164,
+        0xFFA0,
+        *range(0xFE00, 0xFE0E),
+        *range(0xFFF0, 0xFFF9),
+        *range(0xE0000, 0xE1000),
+    )
+)
+"""Characters that show nothing but are no format characters, and so could carry text that only a model reads. The
+variation selectors 15 and 16 are not among them: emoji need them."""
+
+_SELECTORS: Final = frozenset((0xFE0E, 0xFE0F))
+
+
+def dropped(code: int) -> bool:
+    """Whether the character shows nothing wherever it stands: format characters and those of ``INVISIBLE``."""
+    return code in INVISIBLE or unicodedata.category(chr(code)) == "Cf"
+
+
+def shows_nothing(text: str) -> bool:
+    """Whether the text is blank to the eye: blanks, line breaks, and characters that show nothing by themselves."""
+    return all(char.isspace() or dropped(ord(char)) or ord(char) in _SELECTORS for char in text)
