@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
+from tests.support import wait_until
 
 from amnesiad.store import tail
 from amnesiad.store.keys import Keys
@@ -66,6 +69,32 @@ async def test_a_millisecond_that_is_not_over_is_waited_for(redis: Redis) -> Non
     await redis.xadd(keys.log, {"e": "far"}, id=f"{soon + 3_600_000}-0")
     assert [item.raw for item in (await tails.read(keys, place_behind("0-0"))).items] == [b"far"]
     await tails.aclose()
+
+
+@pytest.mark.parametrize("of_ledger", [False, True])
+async def test_who_waits_holds_one_connection_and_is_woken_by_either_stream(redis: Redis, of_ledger: bool) -> None:
+    """Waiting blocks in the store, on one connection and without asking again, until either stream grows."""
+    keys, tails = Keys("w"), Tails(redis)
+
+    async def blocked() -> int:
+        return int((await redis.info("clients"))["blocked_clients"])
+
+    async def none_blocked() -> bool:
+        return await blocked() == 0
+
+    waiting = asyncio.ensure_future(tails.wait(keys, place_behind("0-0")))
+    await wait_until(blocked)
+    assert await blocked() == 1
+    assert not waiting.done()
+    await redis.xadd(keys.access if of_ledger else keys.log, {"e": "x"})
+    await waiting
+    await wait_until(none_blocked)
+    again = asyncio.ensure_future(tails.wait(keys, (await tails.end(keys))[0]))
+    await wait_until(blocked)
+    again.cancel()
+    await wait_until(lambda: again.done())
+    await tails.aclose()
+    await wait_until(none_blocked)
 
 
 async def test_what_was_trimmed_is_noticed_by_who_had_not_read_it(redis: Redis) -> None:
