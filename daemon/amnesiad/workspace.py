@@ -44,6 +44,8 @@ Text = tuple[str, str | None, str, str]
 Slot = tuple[str, str | None, str]
 Group = tuple[Scope, str | None, Kind]
 
+COUNTED_AT_ONCE: Final = 500
+"""Notes whose tokens one look at the whole workspace may count: some 30 ms, during which nobody else is answered."""
 MAX_AUDIENCES: Final = 256
 """Callers whose view of the groups is kept: the sessions of a busy machine, each a few kilobytes."""
 
@@ -384,6 +386,20 @@ class Workspace:
                 self.notes[note_id], self.words[note_id], self.policy, counter_for(self.policy)
             )
         return known
+
+    def cost_of_all(self, note_ids: Iterable[str]) -> int:
+        """Tokens that these notes cost together. At most ``COUNTED_AT_ONCE`` of them are counted anew; those beyond are
+        taken to cost what the counted ones do by their size, until a later call has counted them too."""
+        counted = counted_size = waiting_size = news = 0
+        for note_id in note_ids:
+            if note_id not in self._costs:
+                news += 1
+                if news > COUNTED_AT_ONCE:
+                    waiting_size += self.notes[note_id].size
+                    continue
+            counted += self.cost(note_id)
+            counted_size += self.notes[note_id].size
+        return counted + (waiting_size * counted // max(1, counted_size))
 
     def units(self, note_id: str, line: str) -> int:
         """What this line of a note adds to a block; counted again only when the line has become another.

@@ -93,3 +93,18 @@ async def test_what_is_kept_sorted_is_what_a_walk_would_find(
     held_against_a_walk(workspace, clock.now_ms() - DAY)
     await workspace.load()
     held_against_a_walk(workspace, clock.now_ms())
+
+
+async def test_the_cost_of_a_large_workspace_is_estimated_until_it_is_counted(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits until every note of a workspace is counted; each look counts some more, and in the end it is exact."""
+    for number in range(9):
+        await remember(service, f"the harbor of town {number} is shallow", kind="finding")
+    workspace = await projection(service)
+    exact = sum(workspace.cost(note_id) for note_id in workspace.notes)
+    await workspace.load()
+    monkeypatch.setattr("amnesiad.workspace.COUNTED_AT_ONCE", 4)
+    told = [(await call(service, "status")).tokens for _ in range(3)]
+    assert told[-1] == exact
+    assert all(abs(tokens - exact) < exact / 10 for tokens in told)

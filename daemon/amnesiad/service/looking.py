@@ -185,24 +185,26 @@ class Looking(Forgetting):
         return found
 
     async def counts(self, workspace: Workspace, caller: Caller, now: int) -> tuple[wire.Counts, int, int | None]:
-        """Visible notes by state as settled at ``now``, tokens of all live ones, and the next expiry.
+        """Visible notes by state as settled at ``now``, tokens of all live ones (``Workspace.cost_of_all``), and the next
+        expiry.
 
         Notes that time has ended but no pass has erased yet count as forgotten here already.
         """
         tally = dict.fromkeys(STATES, 0)
-        tokens, next_expiry = 0, None
+        next_expiry = None
+        live: list[str] = []
         for note_id in workspace.notes:
             note = workspace.settled(note_id, now)
             if note is None or not visible(note, caller, workspace.policy):
                 continue
             tally[note.state] += 1
             if note.live:
-                tokens += workspace.cost(note_id)
+                live.append(note_id)
                 if note_id in workspace.due:
                     end = clocks.expires_at(note, workspace.policy)
                     next_expiry = end if next_expiry is None or (end is not None and end < next_expiry) else next_expiry
         tally["forgotten"] += await self._forgotten_count(workspace, caller)
-        return wire.Counts(**tally), tokens, next_expiry
+        return wire.Counts(**tally), workspace.cost_of_all(live), next_expiry
 
     async def _forgotten_count(self, workspace: Workspace, caller: Caller) -> int:
         """How many forgotten notes the caller may see. They are counted by group, anew only where one was added."""
