@@ -22,6 +22,7 @@ from tests.support import wait_until
 
 from amnesiad import __version__
 from amnesiad.cli import SECTIONS, main
+from amnesiad.limits import SUN_PATH_BYTES
 from amnesiad.wire import VERBS
 
 SILENT = object()
@@ -480,6 +481,34 @@ class TestProcess:
             process.stdout.close()
             assert process.stderr.read() == b""
         assert process.returncode != 0
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+    @pytest.mark.parametrize("count", [1, 5000])
+    @pytest.mark.parametrize("arguments", [["list"], ["list", "--json"]])
+    def test_output_that_finds_no_room(self, canned: Canned, arguments: list[str], count: int) -> None:
+        """C45: a full disk is told of as one, once, with exit 1; it is no bug of ours."""
+        canned.answers["list"] = {"notes": [NOTE] * count, "seq": "1-0"}
+        with Path("/dev/full").open("wb") as full, amnesia(*arguments, stdout=full, stderr=subprocess.PIPE) as process:
+            assert process.stderr is not None
+            said = process.stderr.read().decode()
+        assert process.returncode == 1
+        assert said.splitlines()[0] == "error: the output could not be written: No space left on device"
+        assert len(said.splitlines()) == 2
+
+    @pytest.mark.parametrize("verb", ["batch", "events", "remember -"])
+    def test_what_is_typed_is_waited_for_in_so_many_words(self, canned: Canned, verb: str) -> None:
+        """On a terminal a command that reads its input says so."""
+        canned.answers |= {"remember": REMEMBERED, "batch": {"answers": []}}
+        assert "reading from the terminal" in on_terminal(verb.split(), "x\n\x04")[0]
+
+    def test_a_socket_path_beyond_the_limit(
+        self, canned: Canned, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A path that no socket can have is told of with its limit, not as a daemon that does not answer."""
+        monkeypatch.setenv("AMNESIA_SOCKET", f"/tmp/{'x' * 200}")  # noqa: S108
+        assert main(["status"]) == 3
+        assert f"has 205 bytes, the limit is {SUN_PATH_BYTES}" in capsys.readouterr().err
+        assert canned.requests == []
 
     async def test_ctrl_c(self, canned: Canned) -> None:
         """An interrupted command ends with 130 and says nothing."""

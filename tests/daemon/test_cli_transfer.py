@@ -149,6 +149,36 @@ class TestImport:
         assert "line 6: invalid" in out
         assert sorted(await recalled(service)) == ["one", "two"]
 
+    async def test_lines_that_are_typed_are_not_drawn_over(self, run: Run, service: Service) -> None:
+        """On a terminal import says that it waits for lines and how to end them, and shows no progress over them."""
+        assert await run("import", stdin=b"") == 0
+        line = '{"content": "typed by hand"}'
+        shown = await asyncio.to_thread(_typed, ["import", "-w", "desk"], f"{line}\n\x04")
+        assert "reading from the terminal; end with Ctrl-D" in shown
+        assert shown.count(line) == 1, "what was typed is echoed once and drawn over by nothing"
+        assert "\x1b" not in shown
+        assert await recalled(service) == ["typed by hand"]
+
+
+def _typed(arguments: list[str], text: str) -> str:
+    """What a terminal shows while the command runs on it and the text is typed."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([*COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        # Not before it says so: what is typed earlier is echoed by the terminal, whoever reads it.
+        while piece := os.read(ours, 65536):
+            before, shown = shown, shown + piece
+            if b"Ctrl-D" in shown and b"Ctrl-D" not in before:
+                os.write(ours, text.encode())
+    except OSError:  # how Linux says that nobody holds the other end any more
+        pass
+    finally:
+        os.close(ours)
+    assert process.wait() == 0
+    return shown.decode()
+
 
 MEMORY = """# Memory
 

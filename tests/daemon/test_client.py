@@ -22,7 +22,7 @@ from amnesiad.api.app import App
 from amnesiad.api.serve import ApiServer, serve
 from amnesiad.client import identity, verbs
 from amnesiad.client.aio import POOL_SIZE
-from amnesiad.limits import MAX_REQUEST_BYTES
+from amnesiad.limits import MAX_REQUEST_BYTES, SUN_PATH_BYTES
 
 
 @pytest.fixture
@@ -166,6 +166,14 @@ async def test_no_daemon_is_noticed_at_once(place: Path, connect: Connect) -> No
     with pytest.raises(errors.DaemonUnreachable):
         await ask("status")
     assert time.monotonic() - began < 1
+
+
+async def test_a_path_no_socket_can_have_is_told_of(connect: Connect) -> None:
+    """A path beyond the platform's limit is refused with the limit; nothing could ever listen there."""
+    ask = await connect(Path("/tmp") / ("x" * 200))  # noqa: S108
+    with pytest.raises(errors.DaemonUnreachable, match=f"205 bytes, the limit is {SUN_PATH_BYTES}") as refusal:
+        await ask("status")
+    assert refusal.value.field == "socket"
 
 
 async def test_a_client_outlives_a_restart_of_its_daemon(clerk: Clerk, place: Path, connect: Connect) -> None:

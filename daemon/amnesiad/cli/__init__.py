@@ -6,6 +6,7 @@ per group of verbs beside this one. No verb is decided here: each asks the daemo
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -33,6 +34,9 @@ EXIT_INTERRUPTED: Final = 130
 """Ctrl-C, as shells count it."""
 EXIT_PIPE_CLOSED: Final = 141
 """Whoever read our output has gone, as shells count it."""
+
+_UNWRITABLE: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
+"""What says that the place our output goes to takes no more: no fault of ours, and none of the daemon's."""
 
 SECTIONS: Final = {
     "Remember": notes.app,
@@ -120,12 +124,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes once more on its way out; into the void, then, rather than into the closed pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         return EXIT_PIPE_CLOSED
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except OSError as error:
+        if error.errno not in _UNWRITABLE:
+            raise
+        _give_up_output()
+        # In words on standard error even for --json: the JSON would go where nothing can be written.
+        why = AmnesiaError(f"the output could not be written: {error.strerror}", hint="make room, or write elsewhere")
+        _report(why, as_json=False)
+        return EXIT_REFUSED
     return code
+
+
+def _give_up_output() -> None:
+    """Python flushes once more on its way out; into the void, then, rather than where nothing can be written."""
+    void = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(void, sys.stdout.fileno())
+    os.close(void)
 
 
 def _run(arguments: list[str]) -> int:
@@ -146,6 +164,8 @@ def _run(arguments: list[str]) -> int:
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _UNWRITABLE:
+            raise
         _report(_as_bug(error), as_json)
         return EXIT_REFUSED
     return code if isinstance(code, int) else 0

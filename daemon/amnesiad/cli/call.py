@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, cast
 
 import typer
 
@@ -146,11 +146,18 @@ def print_json(answer: Mapping[str, Any]) -> None:
     sys.stdout.write(text + "\n")
 
 
+def standard_input() -> BinaryIO:
+    """What is typed or piped in. On a terminal it is said that we wait for it, which nothing else would show."""
+    if sys.stdin.isatty():
+        sys.stderr.write("reading from the terminal; end with Ctrl-D on a line of its own\n")
+    return sys.stdin.buffer
+
+
 def text_or_stdin(argument: str, field: str) -> str:
     """The argument, or for ``-`` what stands on standard input without its last line break."""
     if argument != "-":
         return argument
-    data = sys.stdin.buffer.read(MAX_REQUEST_BYTES + 1)
+    data = standard_input().read(MAX_REQUEST_BYTES + 1)
     if len(data) > MAX_REQUEST_BYTES:
         raise Invalid(f"{field} on standard input exceeds {MAX_REQUEST_BYTES} bytes", field=field)
     try:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
 from amnesiad.cli import options
-from amnesiad.cli.call import Answer, Call, on_terminal, verb
+from amnesiad.cli.call import Answer, Call, on_terminal, standard_input, verb
 from amnesiad.cli.screen import console_note, say, table, when
 from amnesiad.cli.transfer import chunks, read_lines
 from amnesiad.errors import Invalid
@@ -55,7 +54,7 @@ def emit(
 def events(call: Call) -> None:
     """Report lifecycle events from standard input. One JSON object a line."""
     accepted = 0
-    for group in chunks(read_lines(sys.stdin.buffer)):
+    for group in chunks(read_lines(standard_input())):
         answer = call.ask("events", events=[{"workspace": call.workspace, **event} for event in group])
         accepted += answer["accepted"]
         if call.as_json:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
 import typer
 
-from amnesiad.cli.call import Answer, Call, print_json, say_notices, verb
+from amnesiad.cli.call import Answer, Call, print_json, say_notices, standard_input, verb
 from amnesiad.cli.screen import console, safe, say, sentence, table
 from amnesiad.errors import Invalid
 from amnesiad.limits import MAX_REQUEST_BYTES
@@ -70,7 +70,7 @@ def batch(call: Call) -> None:
     """Run requests from standard input. One {"verb": ..., "body": {...}} a line; exit 1 if any was refused."""
     failed = 0
     number = 0
-    for group in chunks(read_lines(sys.stdin.buffer)):
+    for group in chunks(read_lines(standard_input())):
         answer = call.ask("batch", requests=group)
         call.show(answer, partial(_show_batch, answer, group, number + 1))
         number += len(group)
@@ -149,9 +149,12 @@ def continue_after(file: BinaryIO) -> str | None:
 
 
 @contextmanager
-def progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A line on standard error that moves with the work, where that is a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
+def progress(what: str, total: int | None, *, wanted: bool = True) -> Iterator[Callable[[int], None]]:
+    """A line on standard error that moves with the work, where that is a terminal; nothing elsewhere.
+
+    Not ``wanted`` where somebody types: it would be drawn over what they do.
+    """
+    if not wanted or not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -188,11 +191,12 @@ def import_notes(
     blank: list[int] = []
     with ExitStack() as stack:
         try:
-            stream = sys.stdin.buffer if source is None else stack.enter_context(source.open("rb"))
+            stream = standard_input() if source is None else stack.enter_context(source.open("rb"))
             total = None if source is None else source.stat().st_size
         except OSError as error:
             raise Invalid(f"{source} cannot be read: {error.strerror}", field="file") from None
-        advance = stack.enter_context(progress("bytes", total))
+        typed = source is None and sys.stdin.isatty()
+        advance = stack.enter_context(progress("bytes", total, wanted=not typed))
         answer = _sent(call, counted(stream, blank, advance), dry_run=dry_run)
     for problem in answer.get("problems") or ():
         problem["line"] = line_in_file(problem["line"], blank)

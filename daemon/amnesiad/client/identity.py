@@ -30,7 +30,7 @@ from amnesiad.errors import (
     StoreUnavailable,
     TooLarge,
 )
-from amnesiad.limits import MAX_REQUEST_BYTES
+from amnesiad.limits import MAX_REQUEST_BYTES, SUN_PATH_BYTES
 
 Body = Mapping[str, Any]
 
@@ -182,6 +182,12 @@ def daemon_socket(environ: Mapping[str, str]) -> str:
 
 def unreachable(path: str, failure: OSError) -> DaemonUnreachable:
     """The error for a socket that cannot be connected to, with what to do about it."""
+    if len(os.fsencode(path)) > SUN_PATH_BYTES:
+        return DaemonUnreachable(
+            f"the socket path {path} has {len(os.fsencode(path))} bytes, the limit is {SUN_PATH_BYTES}",
+            field="socket",
+            hint="set AMNESIA_SOCKET or socket to a shorter path, here and for the daemon",
+        )
     if isinstance(failure, PermissionError):
         return DaemonUnreachable(f"the socket {path} belongs to another user", hint="run amnesia up as yourself")
     reason = "there is no socket" if isinstance(failure, FileNotFoundError) else "nothing answers"
