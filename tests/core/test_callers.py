@@ -9,12 +9,23 @@ import pytest
 from hypothesis import given
 from tests.core.strategies import AGENT, DEFAULTS, HUMAN, born, callers, examples, newborns
 
-from amnesiad.core.callers import AgentKind, Caller, address, check_authority, child_owner, visible
+from amnesiad.core.callers import (
+    OWN_SETTINGS,
+    AgentKind,
+    Caller,
+    address,
+    check_authority,
+    check_governor,
+    check_policy,
+    child_owner,
+    governs,
+    visible,
+)
 from amnesiad.core.errors import Forbidden, Invalid, Refused
-from amnesiad.core.events import Scope
+from amnesiad.core.events import Provenance, Scope
 from amnesiad.core.kinds import REGIMES
 from amnesiad.core.notes import Note
-from amnesiad.core.policy import Policy
+from amnesiad.core.policy import LIVE_SETTINGS, Policy
 
 MAIN = Caller(session="s1")
 LEAD = Caller(session="s1", team="s1")
@@ -198,3 +209,42 @@ def test_authority_follows_provenance(kind: str) -> None:
     check_authority(stated, declared, "revoke", "because")
     for provenance in ("agent", "auto"):
         check_authority(born(kind, provenance=provenance), AGENT, "revoke", None)
+
+
+@pytest.mark.parametrize(
+    ("caller", "may"), [(HUMAN, True), (MAIN, True), (Caller(), True), (CHILD, False), (MATE, False), (FRESH, False)]
+)
+def test_who_governs(caller: Caller, may: bool) -> None:
+    """C23: what belongs to all is for a human and a main agent to look at and to change; a fresh human is a human."""
+    assert governs(caller) is may
+    assert governs(msgspec.structs.replace(caller, role="human"))
+    if may:
+        check_governor(caller, "drop a workspace", "workspace-role")
+        return
+    with pytest.raises(Forbidden) as refusal:
+        check_governor(caller, "drop a workspace", "workspace-role")
+    assert refusal.value.rule == "workspace-role"
+
+
+@pytest.mark.parametrize("setting", sorted(LIVE_SETTINGS))
+def test_a_policy_reaches_no_further_than_a_verb(setting: str) -> None:
+    """V07: an agent changes what only shapes new notes; the rest only where it could end every note that is there."""
+    behalf = msgspec.structs.replace(MAIN, on_behalf=True)
+    own = setting in OWN_SETTINGS
+    asked: list[tuple[Caller, set[Provenance], bool]] = [
+        (HUMAN, {"human", "user-stated"}, True),
+        (MAIN, set(), True),
+        (MAIN, {"agent", "auto"}, True),
+        (MAIN, {"agent", "user-stated"}, own),
+        (MAIN, {"human"}, own),
+        (behalf, {"user-stated"}, True),
+        (behalf, {"user-stated", "human"}, own),
+        (CHILD, set(), False),
+    ]
+    for caller, held, may in asked:
+        if may:
+            check_policy(caller, [setting], held)
+            continue
+        with pytest.raises(Forbidden) as refusal:
+            check_policy(caller, [setting], held)
+        assert refusal.value.rule == "policy-role"

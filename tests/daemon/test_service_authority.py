@@ -556,6 +556,18 @@ class TestWhatIsTold:
         assert [row.id for row in (await call(service, "dead")).rows] == [seq]
         assert (await call(service, "dead", drop=[seq])).changed == 1
 
+    @pytest.mark.parametrize("caller", SUBORDINATE)
+    async def test_passes_and_proofs_tell_them_no_figures(self, service: Service, caller: dict[str, Any]) -> None:
+        """C23: how many notes there are, and the ids of damaged ones, are no child's to learn by running a pass."""
+        await remember(service, "of no interest")
+        for verb in ("verify", "rebuild"):
+            assert (await refused_unchanged(service, verb, caller=caller)).rule == "proof-role"
+            assert (await call(service, verb)).figures["notes"] == 1
+        for verb in ("settle", "scrub", "check"):
+            assert (await call(service, verb, caller=caller)).figures == {}
+        assert isinstance(service.jobs, Recorder)
+        assert len(service.jobs.ran) == 3
+
 
 class TestOwners:
     """Ending an owner by hand, and by an event."""

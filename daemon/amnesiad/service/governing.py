@@ -346,31 +346,34 @@ class Governing(Explaining):
         workspace = await self._known(request)
         figures = await self.jobs.run("settle", workspace.ws)
         await self.follow(workspace)
-        return _figures(figures, workspace)
+        return _figures(figures, workspace, request.caller.to_core())
 
     async def scrub(self, request: wire.ScrubRequest) -> wire.ScrubAnswer:
         """Have the worker rewrite the store's files so that erased words are absent from them, and wait for it."""
         workspace = await self._known(request)
         figures = await self.jobs.run("scrub")
         await self.follow(workspace)
-        return _figures(figures, workspace)
+        return _figures(figures, workspace, request.caller.to_core())
 
     async def check(self, request: wire.CheckRequest) -> wire.CheckAnswer:
         """Have the worker compare anchors with the files they name; drifted notes are flagged."""
         workspace = await self._known(request)
         figures = await self.jobs.run("check_anchors", workspace.ws)
         await self.follow(workspace)
-        return _figures(figures, workspace)
+        return _figures(figures, workspace, request.caller.to_core())
 
     async def verify(self, request: wire.VerifyRequest) -> wire.VerifyAnswer:
-        """Prove that the heads and all that follows from them are what the log says. Problems carry no words."""
+        """Prove that the heads and all that follows from them are what the log says. Problems carry no words, but ids:
+        a child, teammate or fresh agent is refused (``Forbidden``)."""
+        self._check_governor(request.caller.to_core(), "verify a workspace", "proof-role")
         keys = await self._keys(request)
         report = await verify.verify(self.redis, keys, self.keyring, self.settings.policy)
         problems = tuple(str(one) for one in report.differences[:MAX_PROBLEMS])
         return wire.VerifyAnswer(figures=report.figures, problems=problems, seq=await Log(self.redis, keys).last_id())
 
     async def rebuild(self, request: wire.RebuildRequest) -> wire.RebuildAnswer:
-        """Make heads, cells, members, due times and totals anew from log and vault."""
+        """Make heads, cells, members, due times and totals anew from log and vault; not for those below the main agent."""
+        self._check_governor(request.caller.to_core(), "rebuild a workspace", "proof-role")
         keys = await self._keys(request)
         rebuilt = await verify.rebuild(self.redis, keys, self.keyring, self.settings.policy)
         self.close(request.workspace)
@@ -404,7 +407,10 @@ def _scalar(value: object) -> str | int | float | bool | None:
     return value if isinstance(value, str | int | float | bool) else None
 
 
-def _figures(figures: dict[str, Any], workspace: Workspace) -> wire.FiguresAnswer:
+def _figures(figures: dict[str, Any], workspace: Workspace, caller: Caller) -> wire.FiguresAnswer:
+    """What a pass did, to those who see the whole workspace; others learn that it is done."""
+    if not governs(caller):
+        return wire.FiguresAnswer(figures={}, problems=(), seq=workspace.position)
     counts = {name: value for name, value in figures.items() if isinstance(value, int)}
     problems = tuple(str(problem) for problem in figures.get("unreadable", ()))[:MAX_PROBLEMS]
     return wire.FiguresAnswer(figures=counts, problems=problems, seq=workspace.position)
