@@ -59,7 +59,7 @@ class Governing(Explaining):
         workspace, degraded = await self.reading(request)
         worker = await self.jobs.worker_status()
         store: dict[str, Any] = {} if degraded else await describe(self.redis)
-        store |= self.meaning.figures(workspace)
+        store |= self.meaning.figures(workspace if governs(request.caller.to_core()) else None)
         if workspace is None:
             empty = wire.Counts(active=0, stale=0, expired=0, revoked=0, superseded=0, forgotten=0)
             return wire.StatusAnswer(
