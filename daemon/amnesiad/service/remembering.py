@@ -100,9 +100,7 @@ class Remembering(Guarding):
         if workspace is not None and (old := workspace.notes.get(old_id)) is not None and old.owner:
             owners.append(old.owner)
         names = tuple(dict.fromkeys(owners))
-        return await self._write_about(
-            request, caller, old_id, wire.SupersedeAnswer, decide, owners=names, words=words
-        )
+        return await self._write_about(request, caller, old_id, wire.SupersedeAnswer, decide, owners=names, words=words)
 
     def _supersede_by(
         self, caller: Caller, old_id: str, by_id: str, reason: str | None
