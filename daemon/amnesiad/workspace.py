@@ -291,12 +291,13 @@ class Workspace:
             index.put(note.id, words, group_of(note))
             if self.vectors is not None:
                 (self.vectors.expect if note.live else self.vectors.drop)(note.id)
-        if (old is not None and old.live != note.live) or triggers != words.triggers:
+        filed = (triggers, anchors) if old is not None and old.live else ((), ())
+        if filed != ((words.triggers, words.anchors) if note.live else ((), ())):
             self.triggered.put(note.id, words.triggers if note.live else ())
-        if not note.live:
-            self.pathed.drop(note.id)
-        elif old is None or not old.live or (triggers, anchors) != (words.triggers, words.anchors):
-            self.pathed.put(note.id, words)
+            if note.live:
+                self.pathed.put(note.id, words)
+            else:
+                self.pathed.drop(note.id)
         if note.state == "revoked":
             self.revoked[note.id] = None
         else:
