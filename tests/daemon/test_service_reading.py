@@ -353,6 +353,29 @@ async def test_an_owner_with_damaged_facts_lives_on_by_its_stamp(service: Servic
     assert (row.owner, row.state, row.incarnation, row.notes) == ("s1", "open", 1, 2)
 
 
+async def test_what_is_returned_is_on_record_while_others_move_the_projection_on(
+    service: Service, second: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V32: a selection made before another daemon's write is not let out, unlogged, because some other request has
+    brought the projection up to date while it was being checked."""
+    await remember(service, "seen by both", kind="finding")
+    await listed(second)
+    workspace = await projection(service)
+    witness = workspace.log.witness
+
+    async def overtaken(*args: Any, **kwargs: Any) -> Any:
+        found = await witness(*args, **kwargs)
+        await workspace.catch_up()
+        return found
+
+    monkeypatch.setattr(workspace.log, "witness", overtaken)
+    late = await remember(second, "written meanwhile", kind="finding")
+    answer = await call(service, "inject")
+    assert late in answer.ids
+    (row,) = (await call(service, "ledger", caller=HUMAN)).rows
+    assert row.ids == answer.ids
+
+
 async def test_the_ledger_tells_what_was_shown_without_a_word_of_it(service: Service) -> None:
     """C10: every recall, injection and firing is on record with ids, versions and tokens; never a word or a query."""
     note_id = await remember(service, "quokka habitat notes", triggers=[{"event": "pre-run"}], tags=["marsupial"])

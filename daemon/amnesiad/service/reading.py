@@ -424,7 +424,7 @@ class Reading(Ledger):
         while attempt <= READ_ATTEMPTS:
             now = self.clock.now_ms()
             selected = select(workspace, now)
-            insist = attempt < READ_ATTEMPTS
+            seen = workspace.position if attempt < READ_ATTEMPTS else ""
             pairs = [(note.id, self._version(workspace, note)) for note in (*selected.used, *selected.shown)]
             try:
                 found = await workspace.log.witness(
@@ -432,12 +432,13 @@ class Reading(Ledger):
                     pairs,
                     entry=selected.entry,
                     used=len(selected.used),
-                    seen=workspace.position if insist else "",
+                    seen=seen,
                     policy=workspace.policy_version,
                     once=once,
                 )
                 stands = not (found.later_policy or found.moved or found.shown)
-                if stands and (not insist or at_or_past(workspace.position, found.last)):
+                # By the position of the selection: another request may have moved the projection on meanwhile.
+                if stands and seen in ("", found.last):
                     workspace.count_use([note.id for note in selected.used], now)
                     self.alive(workspace, caller, now)
                     return selected.answer, selected.used, False
