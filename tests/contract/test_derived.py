@@ -98,7 +98,7 @@ def decide(driver: Driver, name: str, note: Note, by: Note, words: Words) -> tup
     if name == "revoke":
         told = Words(content=words.content, key=words.key, tags=words.tags, reasons={"1": reason})
         events = decisions.revoke(note, HUMAN, now, reason=reason)
-        return [msgspec.structs.replace(event, size=told.size()) for event in events], told  # type: ignore[call-arg]
+        return [msgspec.structs.replace(event, size=told.size()) for event in events], told
     if name == "supersede":
         step = {id_: n.superseded_by for id_, n in driver.notes.items()}
         return decisions.supersede(note, by, HUMAN, now, successor=step.get), None

@@ -524,7 +524,7 @@ def test_saying_a_text_again_claims_no_provenance_above_the_role() -> None:
     """V27: an agent cannot lift a note to human by repeating it."""
     for stated in ("human", "user-stated"):
         with pytest.raises(Forbidden):
-            decisions.restate(born(), AGENT, DEFAULTS, NOW, provenance=stated)  # type: ignore[arg-type]
+            decisions.restate(born(), AGENT, DEFAULTS, NOW, provenance=stated)
 
 
 def test_saying_a_decayed_text_again_renews_it_too() -> None:

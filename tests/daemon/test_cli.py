@@ -357,7 +357,13 @@ class TestShowing:
         changed = {"id": "abcd", "changed": True, "state": "stale", "expires_at": None, "seq": "1-0"}
         forgotten = {"forgotten": 1, "ids": ["abcd"], "summary": "1 note forgotten", "scrub": "done", "seq": "1-0"}
         restored = {"id": "efgh", "restored_from": "abcd", "seq": "1-0"}
-        for verb, answer in {"flag": changed, "edit": changed, "forget": forgotten, "restore": restored}.items():
+        answers: dict[str, dict[str, object]] = {
+            "flag": changed,
+            "edit": changed,
+            "forget": forgotten,
+            "restore": restored,
+        }
+        for verb, answer in answers.items():
             canned.answers[verb] = {**answer, "notices": ["this holds what looks like a secret: github-pat"]}
         assert main(asked.split()) == 0
         assert capsys.readouterr().out.count("notice: this holds what looks like a secret: github-pat") == 1

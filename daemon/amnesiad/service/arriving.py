@@ -206,7 +206,8 @@ class Arriving(Exporting):
             owner=owner,
             incarnation=None if owner is None else await self._life(run, owner, 1),
             provenance=request.provenance,
-            ttl_ms=_lease(request, at),
+            ttl_ms=request.ttl_ms,
+            expires_at=request.expires_at,
             curve=request.curve,
             pinned=request.pinned,
             source_ref=request.source_ref,
@@ -396,14 +397,3 @@ def _as_remember(request: wire.ImportRequest, fields: dict[str, msgspec.Raw]) ->
     body = {**fields, "workspace": request.workspace, "caller": request.caller}
     remember: wire.RememberRequest = wire.decode("remember", msgspec.json.encode(body))
     return remember
-
-
-def _lease(request: wire.RememberRequest, created_at: int) -> int | msgspec.UnsetType | None:
-    """The TTL counted from the note's own date: what ran out long ago is taken in as having run out."""
-    if request.expires_at is None:
-        return request.ttl_ms
-    if request.ttl_ms is not msgspec.UNSET and request.ttl_ms is not None:
-        raise Invalid("give either ttl_ms or expires_at", field="expires_at")
-    if request.expires_at <= created_at:
-        raise Invalid("expires_at lies before the note begins", field="expires_at")
-    return request.expires_at - created_at

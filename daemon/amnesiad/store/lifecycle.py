@@ -53,7 +53,7 @@ async def retry_dead(redis: Redis, seq: str) -> bool:
         if not rows:
             return False
         pipe = redis.pipeline(transaction=True)
-        pipe.xadd(keys.LIFECYCLE, {"e": rows[0][1][b"e"]})
+        pipe.xadd(keys.LIFECYCLE, {"e": rows[0][1].get(b"e", b"")})
         pipe.xdel(keys.DEAD, seq)
         await pipe.execute()
     return True

@@ -37,8 +37,16 @@ async def read_policy(redis: Redis, keys: Keys, base: Policy) -> Effective:
         cell, rows = cast(tuple[bytes | None, dict[bytes, Any]], await pipe.execute())
     if cell is None:
         raise NotFound("the workspace was dropped", field="workspace")
-    overrides = {name.decode(): msgspec.json.decode(value) for name, value in rows.items()}
+    overrides = {name.decode(): _value(value) for name, value in rows.items()}
     return Effective(fitting(base, overrides), int(parse_stored(cell).stamp), overrides)
+
+
+def _value(raw: bytes) -> object:
+    """A stored value. What is no JSON fits no setting, and is left out (and logged) like anything that does not fit."""
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return raw.decode("utf-8", "replace")
 
 
 def fitting(base: Policy, overrides: Mapping[str, object]) -> Policy:
