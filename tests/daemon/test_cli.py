@@ -356,7 +356,7 @@ class TestShowing:
         """Whoever gives a reason that looks like a secret sees that it does, whatever the verb."""
         changed = {"id": "abcd", "changed": True, "state": "stale", "expires_at": None, "seq": "1-0"}
         forgotten = {"forgotten": 1, "ids": ["abcd"], "summary": "1 note forgotten", "scrub": "done", "seq": "1-0"}
-        restored = {"id": "efgh", "restored_from": "abcd", "seq": "1-0"}
+        restored: dict[str, object] = {"id": "efgh", "restored_from": "abcd", "seq": "1-0"}
         answers: dict[str, dict[str, object]] = {
             "flag": changed,
             "edit": changed,
