@@ -34,7 +34,9 @@ from amnesiad.tokens import counter_for
 from amnesiad.workspace import Use, Workspace
 
 READ_ATTEMPTS: Final = 3
-"""Selections that insist on the log's very end; the one after them insists only that nothing it shows has moved."""
+"""Selections that insist on the log's very end; those after them insist only that nothing they show has moved."""
+PATIENT_ATTEMPTS: Final = 12
+"""Selections after those: under a storm of writes somebody may well touch one of ten notes a few times in a row."""
 MAX_QUERY_CHARS: Final = 8192
 """A query is a question, not a document."""
 MAX_DETERRENTS: Final = 3
@@ -421,7 +423,7 @@ class Reading(Ledger):
         """
         caller = request.caller.to_core()
         attempt = 0
-        while attempt <= READ_ATTEMPTS:
+        while attempt < READ_ATTEMPTS + PATIENT_ATTEMPTS:
             now = self.clock.now_ms()
             selected = select(workspace, now)
             seen = workspace.position if attempt < READ_ATTEMPTS else ""
