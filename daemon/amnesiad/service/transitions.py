@@ -24,7 +24,7 @@ from amnesiad.service.remembering import Remembering
 from amnesiad.store import vault
 from amnesiad.workspace import Workspace
 
-UNDO_ATTEMPTS: Final = 8
+UNDO_ATTEMPTS: Final = 24
 """Times a history is read again because its note moved meanwhile."""
 MAX_HISTORY: Final = 10_000
 """Events of one note that are walked; renewals are thinned, so a note does not get there."""

@@ -72,8 +72,8 @@ class Keyring:
         return cls(key)
 
     def _mac(self, label: str, parts: tuple[str, ...]) -> bytes:
-        message = b"\x00".join((label.encode(), *(f"{len(p)}:{p}".encode("utf-8", "surrogatepass") for p in parts)))
-        return hmac.digest(self._key, message, "sha256")
+        message = "\x00".join([label, *[f"{len(part)}:{part}" for part in parts]])
+        return hmac.digest(self._key, message.encode("utf-8", "surrogatepass"), "sha256")
 
     def content_hash(self, content: str) -> str:
         """What the audit keeps of erased content: 64 hex digits."""
