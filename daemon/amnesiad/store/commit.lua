@@ -95,8 +95,15 @@ local function append(event, previous)
   return last
 end
 
+-- One command for many members costs a fraction of one for each; the stack holds a few thousand of them at a time.
+local SLICE = 1000
+local function many(command, key, members)
+  for i = 1, #members, SLICE do call(command, key, unpack(members, i, math.min(i + SLICE - 1, #members))) end
+end
+
 local function apply(unit)
   local op, before = unit.op, last
+  local buried, unused, freed, erased, stale, dues = {}, {}, {}, {}, {}, {}
   for _, note in ipairs(unit.notes) do
     local id, seq = note[1], note.previous
     for _, event in ipairs(note[7]) do seq = append(event, seq) end
@@ -105,27 +112,39 @@ local function apply(unit)
       call('HSET', HEADS, id, value)
     else
       call('HSET', TOMB, id, value)
-      call('HDEL', HEADS, id)
-      call('HDEL', USE, id .. ':n', id .. ':t')
+      buried[#buried + 1] = id
+      unused[#unused + 1] = id .. ':n'
+      unused[#unused + 1] = id .. ':t'
     end
   end
+  many('HDEL', HEADS, buried)
+  many('HDEL', USE, unused)
   for _, event in ipairs(unit.events) do append(event, '') end
   for _, cell in ipairs(unit.cells) do
     local field, new = cell[1], cell[3]
     if new == '' then
-      call('HDEL', CELLS, field)
+      freed[#freed + 1] = field
     elseif new ~= '=' then
       call('HSET', CELLS, field, new .. '|' .. op .. '|' .. last .. '|' .. cell[4])
     end
   end
+  many('HDEL', CELLS, freed)
   for _, total in ipairs(unit.totals) do call('HINCRBY', TOTALS, total[1], string.format('%.0f', total[2])) end
   for _, words in ipairs(unit.words) do
-    if words[2] == '' then call('HDEL', VAULT, words[1]) else call('HSET', VAULT, words[1], words[2]) end
-    call('HDEL', VECTORS, words[1])
+    if words[2] == '' then erased[#erased + 1] = words[1] else call('HSET', VAULT, words[1], words[2]) end
+    stale[#stale + 1] = words[1]
   end
+  many('HDEL', VAULT, erased)
+  many('HDEL', VECTORS, stale)
   for _, due in ipairs(unit.due) do
-    if due[2] == '' then call('ZREM', DUE, due[1]) else call('ZADD', DUE, due[2], due[1]) end
+    if due[2] == '' then
+      call('ZREM', DUE, due[1])
+    else
+      dues[#dues + 1] = due[2]
+      dues[#dues + 1] = due[1]
+    end
   end
+  many('ZADD', DUE, dues)
   for _, set in ipairs(unit.sets) do
     local key, command, member, value = KEYS[set[1]], set[2], set[3], set[4]
     if command == 'ZADD' then
