@@ -2,7 +2,8 @@
 
 ``Service`` is one class made of rooms: ``base`` (addressing and the loop that writes), ``guarding`` (what no word passes
 without), ``remembering`` (words in), ``transitions`` (one note from state to state), ``forgetting`` (words out),
-``looking`` and ``ledger`` (without using), ``feed`` (as it happens), ``reading`` (into a context), ``governing`` (workspaces, policy, passes),
+``looking`` and ``ledger`` (without using), ``feed`` (as it happens), ``showing`` (what an answer passes before it is shown),
+``recalling`` and ``injecting`` (into a context), ``explaining`` (why not), ``governing`` (workspaces, policy, passes),
 ``exporting``, ``arriving`` and ``transfer`` (whole workspaces, out and in). A method takes a decoded ``wire`` request and
 returns the answer, or raises an ``AmnesiaError``. Nothing here knows HTTP or Redis.
 """

@@ -17,14 +17,15 @@ from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import NotFound
 from amnesiad.core.notes import Note
 from amnesiad.core.times import format_time
-from amnesiad.service.reading import Reading, check_query, may_fire
+from amnesiad.service.injecting import Injecting, may_fire
+from amnesiad.service.showing import check_query
 from amnesiad.store import vault
 from amnesiad.workspace import Workspace
 
 EVERY_FILTER: Final = ("kinds", "tags", "paths", "states", "since", "until")
 
 
-class Explaining(Reading):
+class Explaining(Injecting):
     """The verb that tells why not."""
 
     async def why_not(self, request: wire.WhyNotRequest) -> wire.WhyNotAnswer:

@@ -1,0 +1,258 @@
+"""Into a context: inject, its preview, and fire.
+
+What enters a context must be on record, so with the store away inject and fire refuse; a hook then injects nothing.
+The choice under the budget is ``core.inject``'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from amnesiad import wire
+from amnesiad.core import inject as selection
+from amnesiad.core import intake, triggers
+from amnesiad.core import recall as ranking
+from amnesiad.core.callers import Caller
+from amnesiad.core.notes import Note
+from amnesiad.core.times import MINUTE_MS
+from amnesiad.service.answers import view
+from amnesiad.service.ledger import Shown
+from amnesiad.service.recalling import Recalling
+from amnesiad.service.showing import Selected, check_query
+from amnesiad.store.log import Once
+from amnesiad.tokens import counter_for
+from amnesiad.workspace import Workspace
+
+TURN_KEEP_MS: Final = 10 * MINUTE_MS
+"""How long a turn of an agent without a session is remembered. It must be short: nothing tells two such agents apart."""
+MAX_MATCHED: Final = 50
+"""Notes that count as matched by a step's query; past that a query says nothing about any of them."""
+MATCH_SHARE: Final = 0.25
+"""Of the best relevance, what a note must reach to count as matched, and so be renewed by being injected."""
+
+
+class Injecting(Recalling):
+    """The verbs that bring notes into a context."""
+
+    async def inject(self, request: wire.InjectRequest) -> wire.InjectAnswer:
+        """The block of notes that enters a context now, within the budget. Logged before it is returned."""
+        workspace = await self.reader(request)
+        if workspace is None:
+            return _empty_block(self._budget(None, request), None)
+        caller = request.caller.to_core()
+        check_query(request.query)
+        paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
+
+        await self.meaning.ask(request.query)
+
+        def select(workspace: Workspace, now: int) -> Selected[tuple[wire.InjectAnswer, tuple[str, ...]]]:
+            budget = self._budget(workspace, request)
+            if not workspace.policy.injection_enabled:
+                return Selected((_empty_block(budget, workspace), ()), (), (), b"")
+            chosen = self._choose(workspace, caller, request, paths, budget, now)
+            entry = _block_entry("inject", workspace, caller, chosen, now)
+            used = tuple(note for note in (workspace.settled(id_, now) for id_ in chosen.ids) if note is not None)
+            warned = tuple(workspace.notes[id_] for id_ in chosen.deterrents)
+            return Selected((_block_answer(chosen, workspace), chosen.matched), used, warned, entry)
+
+        shown = await self.show(workspace, request, select, strict=True)
+        if shown is None:
+            return _empty_block(self._budget(None, request), None)
+        (answer, matched), used, _ = shown
+        policy = workspace.policy
+        workspace.last_injection = (len(answer.ids), answer.tokens, self.clock.now_ms())
+        if policy.injection_renews != "never":
+            renewed = [note for note in used if policy.injection_renews == "always" or note.id in matched]
+            self.renew_used(request.workspace, caller, renewed)
+        return answer
+
+    async def preview(self, request: wire.InjectRequest) -> wire.InjectAnswer:
+        """What inject would return now: nothing is logged, renewed or counted as a use."""
+        workspace, degraded = await self.reading(request)
+        budget = self._budget(workspace, request)
+        if workspace is None or not workspace.policy.injection_enabled:
+            return _empty_block(budget, workspace)
+        check_query(request.query)
+        paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
+        await self.meaning.ask(request.query)
+        chosen = self._choose(workspace, request.caller.to_core(), request, paths, budget, self.clock.now_ms())
+        return msgspec.structs.replace(_block_answer(chosen, workspace), degraded=degraded)
+
+    def _budget(self, workspace: Workspace | None, request: wire.InjectRequest) -> int:
+        policy = self.settings.policy if workspace is None else workspace.policy
+        wanted = request.budget_tokens
+        return policy.max_injected_tokens if wanted is None else min(wanted, policy.max_injected_tokens)
+
+    def _choose(
+        self,
+        workspace: Workspace,
+        caller: Caller,
+        request: wire.InjectRequest,
+        paths: tuple[str, ...],
+        budget: int,
+        now: int,
+    ) -> selection.Selection:
+        step = self._step(workspace, caller, request, paths, now)
+        return self._fill(workspace, caller, workspace.active(caller, now), step, budget, now)
+
+    def _fill(
+        self,
+        workspace: Workspace,
+        caller: Caller,
+        pool: selection.Pool,
+        step: selection.Step,
+        budget: int,
+        now: int,
+    ) -> selection.Selection:
+        return selection.select(
+            pool,
+            lambda note_id: workspace.live_note(note_id, caller, now),
+            workspace.words,
+            step,
+            cost=workspace.cost,
+            units=workspace.units,
+            last_access=workspace.last_access,
+            counter=counter_for(workspace.policy),
+            budget_tokens=budget,
+            policy=workspace.policy,
+            now=now,
+        )
+
+    def _step(
+        self, workspace: Workspace, caller: Caller, request: wire.InjectRequest, paths: tuple[str, ...], now: int
+    ) -> selection.Step:
+        """What the step itself asked for: notes of its paths and triggers, and those its query is about."""
+        policy = workspace.policy
+        matched: dict[str, None] = {}
+        on_path: list[str] = []
+        if paths:
+            wanted = ranking.Filter(paths=paths)
+            ranked = ranking.order_by_path(self.candidates(workspace, caller, wanted, now), paths, policy, now)
+            on_path = [one.note.id for one in ranked]
+            matched.update(dict.fromkeys(on_path))
+        if request.event is not None:
+            occasion = triggers.Occasion(event=request.event, paths=paths, prompt=request.query)
+            matched.update((note.id, None) for note, _ in workspace.triggered_by(occasion, caller, now))
+        deterrents: Sequence[Note] = ()
+        if request.query:
+            ranked = self.by_query(workspace, caller, request.query, ranking.Filter(), MAX_MATCHED, now)
+            best = max((one.score for one in ranked), default=0.0)
+            close = [one.note.id for one in ranked if one.score >= MATCH_SHARE * best]
+            matched = dict.fromkeys([*close[:MAX_MATCHED], *matched])
+        if request.query or paths:
+            deterrents = self._warned(workspace, caller, request.query, paths, now)
+        return selection.Step(matched=tuple(matched), on_path=frozenset(on_path), deterrents=deterrents)
+
+    def _warned(
+        self, workspace: Workspace, caller: Caller, query: str | None, paths: tuple[str, ...], now: int
+    ) -> list[Note]:
+        most = workspace.policy.max_deterrents
+        found: dict[str, Note] = {}
+        if paths:
+            on_path = self.deterrents(workspace, caller, None, ranking.Filter(paths=paths), now, most)
+            found = {note.id: note for note in on_path}
+        if query:
+            for note in self.deterrents(workspace, caller, query, ranking.Filter(), now, most):
+                found.setdefault(note.id, note)
+        return list(found.values())[:most]
+
+    async def fire(self, request: wire.FireRequest) -> wire.FireAnswer:
+        """Notes whose triggers the occasion matches, each once per session until compaction (or past its cooldown)."""
+        workspace = await self.reader(request)
+        if workspace is None:
+            return wire.FireAnswer(notes=(), text="", tokens=0, seq="0-0")
+        caller = request.caller.to_core()
+        paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
+        check_query(request.prompt)
+        check_query(request.command)
+        occasion = triggers.Occasion(event=request.event, paths=paths, command=request.command, prompt=request.prompt)
+        turn = request.turn or ""
+        once: Once | None = None
+        if caller.session:
+            once = await workspace.log.once(caller.session, turn, self.settings.session_lease)
+        elif turn:
+            once = await workspace.log.once(f"{caller.actor} {turn}", turn, TURN_KEEP_MS)
+
+        def select(workspace: Workspace, now: int) -> Selected[wire.FireAnswer]:
+            if not workspace.policy.injection_enabled:
+                return Selected(wire.FireAnswer(notes=(), text="", tokens=0, seq=workspace.position), (), (), b"")
+            hit = [
+                note
+                for note, trigger in workspace.triggered_by(occasion, caller, now)
+                if may_fire(None if once is None else once.shown(note.id), trigger.cooldown_ms, turn, now)
+            ]
+            ranked = ranking.order_without_query(
+                (ranking.Candidate(note, workspace.words[note.id]) for note in hit), workspace.policy, now
+            )
+            ids = tuple(one.note.id for one in ranked)
+            step = selection.Step(matched=ids, on_path=frozenset(ids))
+            pool = selection.Listed(hit, workspace.policy, workspace.last_access, now)
+            chosen = self._fill(workspace, caller, pool, step, workspace.policy.max_injected_tokens, now)
+            used = tuple(note for note in (workspace.settled(id_, now) for id_ in chosen.ids) if note is not None)
+            answer = wire.FireAnswer(
+                notes=tuple(view(workspace, note, now) for note in used),
+                text=chosen.text,
+                tokens=chosen.tokens,
+                seq=workspace.position,
+            )
+            entry = _block_entry("fire", workspace, caller, chosen, now) if used else b""
+            return Selected(answer, used, (), entry)
+
+        shown = await self.show(workspace, request, select, strict=True, once=once)
+        if shown is None:
+            return wire.FireAnswer(notes=(), text="", tokens=0, seq="0-0")
+        answer, used, _ = shown
+        if used and workspace.policy.injection_renews != "never":
+            self.renew_used(request.workspace, caller, used)
+        return answer
+
+
+def may_fire(shown: tuple[int, str] | None, cooldown_ms: int | None, turn: str, now: int) -> bool:
+    """Never twice in one turn; again in a later one only where the trigger has a cooldown that is over."""
+    if shown is None:
+        return True
+    at, in_turn = shown
+    return cooldown_ms is not None and now - at >= cooldown_ms and not (turn and turn == in_turn)
+
+
+def _empty_block(budget: int, workspace: Workspace | None) -> wire.InjectAnswer:
+    return wire.InjectAnswer(
+        text="",
+        ids=(),
+        tokens=0,
+        budget_tokens=budget,
+        omitted=wire.Omitted(count=0, ids=()),
+        deterrents=(),
+        seq="0-0" if workspace is None else workspace.position,
+    )
+
+
+def _block_answer(chosen: selection.Selection, workspace: Workspace) -> wire.InjectAnswer:
+    return wire.InjectAnswer(
+        text=chosen.text,
+        ids=chosen.ids,
+        tokens=chosen.tokens,
+        budget_tokens=chosen.budget_tokens,
+        omitted=wire.Omitted(count=chosen.omitted_count, ids=chosen.omitted_ids),
+        deterrents=chosen.deterrents,
+        seq=workspace.position,
+    )
+
+
+def _block_entry(kind: str, workspace: Workspace, caller: Caller, chosen: selection.Selection, now: int) -> bytes:
+    entry = Shown(
+        at=now,
+        kind=kind,
+        actor=caller.actor,
+        session=caller.session,
+        owner=next(iter(caller.owners), None),
+        ids=tuple((id_, workspace.notes[id_].version, workspace.cost(id_)) for id_ in chosen.ids),
+        tokens=chosen.tokens,
+        budget=chosen.budget_tokens,
+        deterrents=tuple((id_, workspace.notes[id_].version) for id_ in chosen.deterrents),
+        seen=workspace.position,
+    )
+    return msgspec.json.encode(entry) if chosen.ids or chosen.deterrents else b""

@@ -1,0 +1,159 @@
+"""What stands between a selection and its answer: logged, checked, and only then shown.
+
+Every answer is checked against the store before it leaves: one call logs what is shown and makes sure that it still
+stands. If a note moved or the log has grown, the projection catches up and the selection is made again; so an ended
+note is never returned, also when another daemon ended it. What was shown because it was asked for is renewed after the
+answer. What is selected is not decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from amnesiad import wire
+from amnesiad.core import decisions
+from amnesiad.core.callers import Caller
+from amnesiad.core.errors import Invalid, NotFound
+from amnesiad.core.events import AnyNoteEvent
+from amnesiad.core.notes import Note
+from amnesiad.errors import StoreUnavailable
+from amnesiad.service.change import Change
+from amnesiad.service.ledger import Ledger
+from amnesiad.store.log import Once, at_or_past
+from amnesiad.workspace import Use, Workspace
+
+READ_ATTEMPTS: Final = 3
+"""Selections that insist on the log's very end; those after them insist only that nothing they show has moved."""
+PATIENT_ATTEMPTS: Final = 12
+"""Selections after those: under a storm of writes somebody may well touch one of ten notes a few times in a row."""
+MAX_QUERY_CHARS: Final = 8192
+"""A query is a question, not a document."""
+
+T = TypeVar("T")
+
+
+class Selected(NamedTuple, Generic[T]):
+    """A selection that may be shown: the answer, the notes in it that count as used, and those only shown."""
+
+    answer: T
+    used: tuple[Note, ...]
+    shown: tuple[Note, ...]
+    entry: bytes
+
+
+class Showing(Ledger):
+    """What every verb that shows notes goes through."""
+
+    async def reader(self, request: wire.Request) -> Workspace | None:
+        workspace = await self.open(request.workspace, create=False)
+        if workspace is not None:
+            await self.guard_reader(request)
+        if workspace is not None and request.after is not None and not at_or_past(workspace.position, request.after):
+            return await self.caught_up(request.workspace)
+        return workspace
+
+    async def show(
+        self,
+        workspace: Workspace,
+        request: wire.Request,
+        select: Callable[[Workspace, int], Selected[T]],
+        *,
+        strict: bool = False,
+        once: Once | None = None,
+    ) -> tuple[T, tuple[Note, ...], bool] | None:
+        """Select, log and check, until what is shown stands. Returns the answer, the notes used, and ``degraded``;
+        ``None`` when the workspace turns out to have been dropped.
+
+        ``strict`` raises ``StoreUnavailable`` instead of answering degraded. ``once`` is what ``select`` leaves out
+        because it was shown before; what it shows is marked there.
+        """
+        caller = request.caller.to_core()
+        attempt = 0
+        while attempt < READ_ATTEMPTS + PATIENT_ATTEMPTS:
+            now = self.clock.now_ms()
+            selected = select(workspace, now)
+            seen = workspace.position if attempt < READ_ATTEMPTS else ""
+            pairs = [(note.id, self._version(workspace, note)) for note in (*selected.used, *selected.shown)]
+            try:
+                found = await workspace.log.witness(
+                    now,
+                    pairs,
+                    entry=selected.entry,
+                    used=len(selected.used),
+                    seen=seen,
+                    policy=workspace.policy_version,
+                    once=once,
+                )
+                stands = not (found.later_policy or found.moved or found.shown)
+                # By the position of the selection: another request may have moved the projection on meanwhile.
+                if stands and seen in ("", found.last):
+                    workspace.count_use([note.id for note in selected.used], now)
+                    self.alive(workspace, caller, now)
+                    return selected.answer, selected.used, False
+                await self.follow(workspace)
+                if found.later_policy:
+                    await workspace.reload_policy()
+                known = dict(pairs)
+                for note_id in found.moved:
+                    note = workspace.notes.get(note_id)
+                    if note is not None and note.version == known[note_id]:
+                        # No event explains it, so its head is damaged. It must not stop everybody's answers.
+                        workspace.set_aside(note_id, "head: another version than the log's")
+                # What others have shown meanwhile leaves fewer to select: that is no reason to give up.
+                attempt += not found.shown
+            except StoreUnavailable:
+                if strict:
+                    raise
+                return selected.answer, selected.used, True
+            except NotFound:
+                self.close(request.workspace)
+                reopened = await self.open(request.workspace, create=False)
+                if reopened is None:
+                    return None
+                workspace = reopened
+                attempt += 1
+        raise StoreUnavailable("notes kept changing while they were read", hint="try again")
+
+    def _version(self, workspace: Workspace, note: Note) -> int:
+        """The recorded version behind a settled note: what the store compares."""
+        recorded = workspace.notes.get(note.id)
+        return note.version if recorded is None else recorded.version
+
+    def renew_used(self, name: str, caller: Caller, notes: Sequence[Note]) -> None:
+        """After the answer: renew the perishables that were used, and graduate those used often enough."""
+        perishable = [note.id for note in notes if note.regime == "perishable"]
+        if perishable:
+            self.background(self._renew_now(name, caller, perishable))
+
+    async def _renew_now(self, name: str, caller: Caller, ids: Sequence[str]) -> None:
+        workspace = await self.open(name, create=False)
+        if workspace is None:
+            return
+        now = self.clock.now_ms()
+        for note_id in ids:
+            change = Change(workspace, now)
+            if note_id not in workspace.notes:
+                continue
+            note = change.settled(note_id)
+            if not note.live:
+                continue
+            events: list[AnyNoteEvent] = list(decisions.renew(note, caller, workspace.policy, now))
+            note = change.add(note_id, events)
+            change.add(
+                note_id, decisions.graduate(note, workspace.policy, now, workspace.use.get(note_id, Use()).times)
+            )
+            unit = change.finish()
+            if unit is None:
+                continue
+            outcome = await workspace.log.commit(unit)
+            if outcome.status in ("ok", "own"):
+                workspace.absorb(outcome, change.results)
+                if (due := workspace.due.get(note_id)) is not None:
+                    self.jobs.due(workspace.ws, due)
+
+
+def check_query(query: str | None) -> None:
+    """Raises ``Invalid`` for a query that is too long to be one."""
+    if query is not None and len(query) > MAX_QUERY_CHARS:
+        raise Invalid(f"query has {len(query)} characters, the limit is {MAX_QUERY_CHARS}", field="query")
