@@ -23,7 +23,7 @@ CORE_MAY_USE: Final = frozenset({"msgspec"})
 _BASE: Final = frozenset({"core", "errors", "limits", "places", "logs"})
 """The core, and the leaves with nothing behind them: exceptions, constants, and where files are when nothing says so."""
 
-FACES: Final = frozenset({"cli", "mcp", "hooks", "panel", "integrations"})
+FACES: Final = frozenset({"cli", "install", "integrations", "shims"})
 _FACE: Final = _BASE | {"client", "wire", "settings", "amnesiad"}
 
 ARROWS: Final[Mapping[str, frozenset[str]]] = {
@@ -37,21 +37,24 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "tokens": _BASE,
     "secretscan": frozenset(),
     "embedding": frozenset(),
+    "repository": _BASE,
+    "agents": _BASE,
     "wire": _BASE,
     "store": _BASE,
     "search": _BASE,
     "workspace": _BASE | {"store", "search", "tokens"},
     "service": _BASE
-    | {"workspace", "store", "search", "wire", "settings", "anchors", "tokens", "secretscan", "embedding", "amnesiad"},
+    | {"workspace", "store", "search", "wire", "settings", "anchors", "tokens", "secretscan", "embedding", "amnesiad"}
+    | {"agents", "repository"},
     "api": _BASE | {"service", "wire", "settings", "amnesiad"},
+    "mcp": _BASE | {"service", "wire", "settings", "amnesiad", "repository"},
     "bridge": _BASE | {"store", "settings", "wire"},
-    "daemon": _BASE | {"api", "bridge", "service", "workspace", "store", "wire", "settings", "amnesiad"},
+    "daemon": _BASE | {"api", "mcp", "bridge", "service", "workspace", "store", "wire", "settings", "amnesiad"},
     "client": _BASE | {"wire"},
-    "cli": _FACE | (FACES - {"cli"}),
-    "mcp": _FACE,
-    "hooks": _FACE,
-    "panel": _FACE,
+    "cli": _FACE | (FACES - {"cli"}) | {"repository"},
+    "install": _FACE | {"agents"},
     "integrations": _FACE,
+    "shims": frozenset({"places", "limits"}),
     "amnesiad": frozenset({"client"}),
     "amnesiad_workers": _BASE | {"service", "workspace", "store", "settings", "anchors", "wire"},
 }
