@@ -52,6 +52,7 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "daemon": _BASE | {"api", "mcp", "bridge", "service", "workspace", "store", "wire", "settings", "amnesiad"},
     "client": _BASE | {"wire"},
     "cli": _FACE | (FACES - {"cli"}) | {"repository"},
+    "entry": frozenset({"cli", "shims"}),
     "install": _FACE | {"agents"},
     "integrations": _FACE,
     "shims": frozenset({"places", "limits"}),

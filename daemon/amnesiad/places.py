@@ -1,21 +1,25 @@
 """Where this user's configuration, state and socket are when nothing says otherwise.
 
-Environment and file system only, and cheap to import: a client looks here at every start, where reading the settings
-would cost more than the request.
+Environment and file system only, the standard library alone, and cheap to import: a client looks here at every start,
+where reading the settings would cost more than the request, and a shim looks where no other package can be imported.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+_MAC_HOME = "~/Library/Application Support"
 
 
 def config_file(environ: Mapping[str, str]) -> Path | None:
     """The TOML file of the settings: what ``AMNESIA_CONFIG`` names, else the user's own if it exists."""
     if named := environ.get("AMNESIA_CONFIG"):
         return Path(named).expanduser()
-    path = _config_home(environ) / "amnesia.toml"
+    path = _user_dir(environ, "XDG_CONFIG_HOME", "~/.config") / "amnesia.toml"
     try:
         return path if path.is_file() else None
     except OSError:  # a home that this user may not enter holds no settings for it
@@ -24,13 +28,7 @@ def config_file(environ: Mapping[str, str]) -> Path | None:
 
 def default_state_dir(environ: Mapping[str, str]) -> Path:
     """Where what lasts is kept."""
-
-    def fallback() -> Path:
-        import platformdirs
-
-        return platformdirs.user_state_path("amnesia", appauthor=False)
-
-    return _user_dir(environ, "XDG_STATE_HOME", fallback)
+    return _user_dir(environ, "XDG_STATE_HOME", "~/.local/state")
 
 
 def default_socket(environ: Mapping[str, str], state_dir: Callable[[], Path]) -> Path:
@@ -44,17 +42,48 @@ def default_socket(environ: Mapping[str, str], state_dir: Callable[[], Path]) ->
     return runtime / "amnesia" / "amnesia.sock" if ours else state_dir() / "run" / "amnesia.sock"
 
 
-def _config_home(environ: Mapping[str, str]) -> Path:
-    def fallback() -> Path:
-        import platformdirs
+def configured_socket(environ: Mapping[str, str]) -> str:
+    """Where the daemon listens as far as environment and configuration file tell, read without judging them.
 
-        return platformdirs.user_config_path("amnesia", appauthor=False)
+    What the settings would refuse counts as not said: whoever starts the daemon is told, and a hook has nobody to tell.
+    """
+    if given := environ.get("AMNESIA_SOCKET", "").strip():
+        return str(Path(given).expanduser())
+    file = _read(config_file(environ))
+    if (named := _path(file.get("socket"))) is not None:
+        return str(named)
 
-    return _user_dir(environ, "XDG_CONFIG_HOME", fallback)
+    def state_dir() -> Path:
+        told = _path(environ.get("AMNESIA_STATE_DIR", "").strip()) or _path(file.get("state_dir"))
+        return told or default_state_dir(environ)
+
+    return str(default_socket(environ, state_dir))
 
 
-def _user_dir(environ: Mapping[str, str], variable: str, fallback: Callable[[], Path]) -> Path:
+def _read(path: Path | None) -> Mapping[str, Any]:
+    if path is None:
+        return {}
+    import tomllib  # ten milliseconds, for those alone who have a file
+
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _path(value: object) -> Path | None:
+    """A path as the settings read it: ``~`` and variables expanded, from the current directory on."""
+    if not isinstance(value, str) or not value:
+        return None
+    expanded = os.path.expandvars(value)
+    try:
+        return None if "$" in expanded else Path(expanded).expanduser().absolute()
+    except RuntimeError:  # no home directory
+        return None
+
+
+def _user_dir(environ: Mapping[str, str], variable: str, usual: str) -> Path:
     base = environ.get(variable, "")
-    if Path(base).is_absolute():  # the XDG specification has relative ones ignored
-        return Path(base) / "amnesia"
-    return fallback()
+    if not Path(base).is_absolute():  # the XDG specification has relative ones ignored
+        base = _MAC_HOME if sys.platform == "darwin" else usual
+    return Path(os.path.expanduser(base)) / "amnesia"  # noqa: PTH111 - without a home, unlike pathlib, it goes on

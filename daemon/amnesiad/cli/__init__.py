@@ -17,7 +17,7 @@ import typer
 import typer.core
 import typer.main
 
-from amnesiad import __version__
+from amnesiad import __version__, shims
 from amnesiad.cli import endings, fleet, notes, oversight, processes, reading, transfer, trying
 from amnesiad.cli.call import print_json
 from amnesiad.errors import AmnesiaError, ConfigError, DaemonUnreachable, Invalid
@@ -117,6 +117,8 @@ def _name(command: Any) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. ``arguments`` default to those of the process."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if (code := shims.dispatch(arguments)) is not None:  # for those who did not come through ``amnesiad.entry``
+        return code
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that is not UTF-8 gets escapes, not a traceback
             stream.reconfigure(errors="backslashreplace")
