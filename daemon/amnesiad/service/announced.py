@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from amnesiad import wire
-from amnesiad.core.times import DAY_MS, MINUTE_MS
+from amnesiad.core.kinds import DAY_MS
+from amnesiad.core.times import MINUTE_MS
 
 KEEP_MS: Final = 30 * MINUTE_MS
 """How long an announced call may take to arrive: its user may be asked for permission first, and be away."""
