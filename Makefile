@@ -1,13 +1,15 @@
-# One command each. Every target does its own set-up in .venv; the machine needs only Python and make.
+# One command each. Every target does its own set-up in .venv; the machine needs only Python and make. Where npm is
+# installed too, the tests also run what is written in JavaScript, and the tools of other projects that judge us.
 PYTHON ?= python3
 BIN := .venv/bin
+NODE := $(if $(shell command -v npm),tests/node/node_modules/.ready)
 
 .PHONY: up test lint bench clean
 
 up: .venv/.ready
 	@$(BIN)/amnesia up
 
-test: .venv/.ready
+test: .venv/.ready $(NODE)
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: .venv/.ready
@@ -19,10 +21,15 @@ bench: .venv/.ready
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv tests/node/node_modules .mypy_cache .pytest_cache .ruff_cache
 
 .venv/.ready: pyproject.toml
 	@echo 'setting up .venv, once; this takes a minute'
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+tests/node/node_modules/.ready: tests/node/package.json
+	@echo 'setting up tests/node, once; this takes half a minute'
+	@cd tests/node && npm install --loglevel=error >/dev/null
 	@touch $@
