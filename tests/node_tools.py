@@ -1,0 +1,45 @@
+"""Node and what ``make test`` installs from npm beside it, for the tests that need them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+NODE_DIR: Final = Path(__file__).parent / "node"
+"""Where ``package.json`` pins the tools. A program started here finds its modules in ``node_modules``."""
+MODULES: Final = NODE_DIR / "node_modules"
+
+
+def needed() -> None:
+    """Skip the test, or fail it in CI, where the tools of npm have not been set up."""
+    if not (MODULES / ".ready").exists():
+        missing("the tools of npm are not set up: install Node with npm, then run `make test` once")
+
+
+def tool(name: str) -> str:
+    """The path of a program that npm has installed: ``node`` (22), ``tsc``, ``inspector``, ``conformance``.
+
+    All but ``node`` itself are scripts, to be run by it. Skips the test, or fails it in CI, where they are not set up.
+    """
+    needed()
+    return str(MODULES / ".bin" / name)
+
+
+def machine_node() -> str:
+    """The Node of the machine, which is the oldest one that we support or newer. Skips like ``tool``."""
+    needed()
+    found = shutil.which("node")
+    if found is None:
+        missing("there is npm and no node on the machine")
+    return str(found)
+
+
+def missing(why: str) -> None:
+    """Skip the test with this reason; in CI, fail it."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{why} (in CI nothing is skipped)")
+    pytest.skip(why)
