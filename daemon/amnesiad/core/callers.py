@@ -63,6 +63,17 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return self.agent or self.session
 
     @property
+    def context(self) -> str | None:
+        """The one context window behind this caller, to which notes are shown; ``None`` for a human, a fresh agent, and
+        whoever does not say which it is. A child's is its own, and so is each teammate's."""
+        if self.role == "human" or self.agent_kind == "fresh":
+            return None
+        home = self.session or self.team
+        if self.agent is None or self.agent_kind == "main":
+            return self.session
+        return f"{home}/{self.agent}" if home else None
+
+    @property
     def child(self) -> bool:
         """Whether this caller is a subagent, continuable or workflow agent of some session."""
         return self.agent_kind in CHILD_KINDS
