@@ -14,12 +14,11 @@ import pytest
 import typer.main
 
 from amnesiad import __version__
-from amnesiad.api.errors import STATUS
 from amnesiad.cli import SECTIONS, app
 from amnesiad.core.diagram import BEGIN, END, marked_block
 from amnesiad.core.kinds import REGIMES
 from amnesiad.settings import CLIENT_VARIABLES, LIVE_SETTINGS, RULES
-from amnesiad.wire import VERBS
+from amnesiad.wire import STATUS, VERBS
 
 ROOT: Final = Path(__file__).parents[1]
 DOCUMENTS: Final = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")

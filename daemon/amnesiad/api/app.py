@@ -12,6 +12,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from amnesiad import __version__, wire
@@ -19,6 +20,7 @@ from amnesiad.api.errors import answerable, log, refusal
 from amnesiad.api.exchange import ClientGone, Exchange, Receive, Scope, Send
 from amnesiad.api.feed import stream_feed
 from amnesiad.errors import Busy, Deadline, Invalid, NotFound
+from amnesiad.wire.openapi import document
 
 DEADLINE_S: Final = 30.0
 """For a request and its answer. The slowest verb rebuilds a large workspace; a hook gives up long before."""
@@ -28,6 +30,11 @@ MAX_FEEDS: Final = 64
 """Open feeds; each holds a connection for as long as it likes."""
 
 NDJSON: Final = b"application/x-ndjson"
+
+
+@cache
+def _document() -> bytes:
+    return wire.encode(document())
 
 
 class Readiness(NamedTuple):
@@ -86,7 +93,7 @@ class App:
         if exchange.path in _FIXED:
             allowed, handler = _FIXED[exchange.path]
         elif not exchange.path.startswith("/v1/") or (rest and name != "hooks"):
-            raise NotFound("there is nothing at this path", hint="POST /v1/<verb>, GET /healthz, /readyz or /v1/feed")
+            raise NotFound("there is nothing at this path", hint="GET /openapi.json lists what there is")
         elif name == "hooks":
             name, allowed, handler = rest, ("POST",), App._hooks
         else:
@@ -103,12 +110,15 @@ class App:
 
     async def _health(self, exchange: Exchange, _name: str) -> None:
         answered = {str(status): count for status, count in self._answered.items()}
-        state = {"pid": os.getpid(), "version": __version__, "in_flight": self._in_flight, "answered": answered}
+        state = wire.HealthAnswer(pid=os.getpid(), version=__version__, in_flight=self._in_flight, answered=answered)
         await exchange.answer(200, wire.encode(state))
 
+    async def _openapi(self, exchange: Exchange, _name: str) -> None:
+        await exchange.answer(200, _document())
+
     async def _ready(self, exchange: Exchange, _name: str) -> None:
-        state = self._readiness()
-        await exchange.answer(200 if state.ready else 503, wire.encode(state._asdict()))
+        state = wire.ReadyAnswer(**self._readiness()._asdict())
+        await exchange.answer(200 if state.ready else 503, wire.encode(state))
 
     async def _verb(self, exchange: Exchange, verb: str) -> None:
         spec = wire.spec_of(verb)
@@ -200,6 +210,7 @@ class App:
 _FIXED: Final[Mapping[str, tuple[tuple[str, ...], Callable[[App, Exchange, str], Awaitable[None]]]]] = {
     "/healthz": (("GET", "HEAD"), App._health),
     "/readyz": (("GET", "HEAD"), App._ready),
+    "/openapi.json": (("GET", "HEAD"), App._openapi),
     "/v1/feed": (("GET",), App._feed),
 }
 """The routes beside ``POST /v1/<verb>`` and ``POST /v1/hooks/<agent>``."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 import traceback
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,24 +14,9 @@ import structlog
 
 from amnesiad import wire
 from amnesiad.errors import AmnesiaError, Bug
+from amnesiad.wire import STATUS
 
 log = structlog.get_logger("amnesiad.api")
-
-STATUS: Final[Mapping[str, int]] = {
-    "invalid": 400,
-    "forbidden": 403,
-    "not_found": 404,
-    "ambiguous": 409,
-    "conflict": 409,
-    "too_large": 413,
-    "refused": 422,
-    "busy": 429,
-    "internal": 500,
-    "store_unavailable": 503,
-    "deadline": 504,
-    "store_full": 507,
-}
-"""The closed set of codes, each with its status."""
 
 MAX_PLACES: Final = 12
 """Innermost frames logged of each exception: enough to find a bug, too few to flood the log."""

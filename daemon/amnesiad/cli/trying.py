@@ -1,4 +1,5 @@
-"""Finding out how things are: doctor says what is wrong here, demo shows what the daemon does when nothing is."""
+"""Finding out how things are: doctor says what is wrong here, demo shows what the daemon does when nothing is, and
+openapi how to ask it."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from amnesiad.cli.call import Call, verb
+from amnesiad.cli.call import Call, print_json, verb
 
 app = typer.Typer()
 
@@ -33,3 +34,11 @@ def demo(
     from amnesiad.cli.demo import perform
 
     perform(socket)
+
+
+@app.command()
+def openapi() -> None:
+    """Print the OpenAPI document of the API. No daemon is needed."""
+    from amnesiad.wire.openapi import document
+
+    print_json(document())

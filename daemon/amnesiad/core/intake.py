@@ -28,8 +28,10 @@ MAX_REASON_CHARS: Final = 500
 MAX_ID_CHARS: Final = 128
 """Session, agent and team ids, source references and request ids: opaque tokens that may enter the log."""
 
-_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@#+=-]*")
-_SOURCE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@#+=/-]*")
+ID_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._:@#+=-]*"
+SOURCE_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._:@#+=/-]*"
+_ID: Final = re.compile(ID_PATTERN)
+_SOURCE: Final = re.compile(SOURCE_PATTERN)
 NOTE_ID_LENGTH: Final = 10
 NOTE_ID_ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 """Lower-case Crockford base32: no i, l, o, u, so that an id can be read out and typed."""

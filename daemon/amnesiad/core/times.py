@@ -38,11 +38,15 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 _UNITS_MS: Final = {"w": 7 * DAY_MS, "d": DAY_MS, "h": HOUR_MS, "m": MINUTE_MS, "s": SECOND_MS, "ms": 1}
 # Each unit at most once, from large to small; 18 digits keep int() cheap and still exceed every limit.
 _DURATION: Final = re.compile("".join(rf"(?:(?P<{unit}>[0-9]{{1,18}}){unit}(?![a-z]))?" for unit in _UNITS_MS))
+DURATION_PATTERN: Final = re.sub(r"\?P<\w+>", "", _DURATION.pattern)
+"""The same for those who have no names for groups: an expression any language reads. It also takes empty text and 0s."""
 _ISO: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"(?:[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]{1,9})?)?(?:[Zz]|[+-][0-9]{2}:?[0-9]{2}|[+-][0-9]{2})?)?"
 )
 _DIGITS: Final = re.compile(r"[0-9]{1,18}")
+TIME_PATTERN: Final = f"{_DIGITS.pattern}|{_ISO.pattern}"
+"""Every text that may be an instant. It also takes impossible dates and numbers out of range."""
 _QUOTE_LENGTH: Final = 60
 """How much of a wrong value an error repeats: enough to recognise it, too little to flood a log."""
 

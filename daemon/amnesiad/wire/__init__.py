@@ -5,6 +5,7 @@ API reference. ``decode(verb, raw)`` is the only way from bytes to a request.
 """
 
 from amnesiad.wire.answers import (
+    STATUS,
     Answer,
     AuditAnswer,
     AuditEntry,
@@ -26,6 +27,7 @@ from amnesiad.wire.answers import (
     FireAnswer,
     FlagAnswer,
     ForgetAnswer,
+    HealthAnswer,
     HistoryAnswer,
     HistoryEvent,
     ImportAnswer,
@@ -47,6 +49,7 @@ from amnesiad.wire.answers import (
     PolicyValue,
     PromoteAnswer,
     RebuildAnswer,
+    ReadyAnswer,
     RecallAnswer,
     RecalledNote,
     RecentEnd,
@@ -140,6 +143,7 @@ __all__ = [
     "MAX_BUDGET_TOKENS",
     "VERBS",
     "Answer",
+    "STATUS",
     "AuditAnswer",
     "AuditEntry",
     "AuditRequest",
@@ -176,6 +180,7 @@ __all__ = [
     "ForgetRequest",
     "HistoryAnswer",
     "HistoryEvent",
+    "HealthAnswer",
     "HistoryRequest",
     "HooksRequest",
     "ImportAnswer",
@@ -212,6 +217,7 @@ __all__ = [
     "RebuildRequest",
     "RecallAnswer",
     "RecallRequest",
+    "ReadyAnswer",
     "RecalledNote",
     "RecentEnd",
     "ReinstateAnswer",

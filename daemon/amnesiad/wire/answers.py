@@ -6,7 +6,8 @@ Answers tolerate unknown fields, so that a client may be older than its daemon.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -347,8 +348,27 @@ class EventsAnswer(Part, frozen=True, kw_only=True):
 
 
 class ErrorBody(Part, frozen=True, kw_only=True):
-    code: str
+    """What happened, to which field, by which rule, and what to do. A client takes a code that it does not know."""
+
+    code: Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(STATUS)})]
     message: str
+STATUS: Final[Mapping[str, int]] = {
+    "invalid": 400,
+    "forbidden": 403,
+    "not_found": 404,
+    "ambiguous": 409,
+    "conflict": 409,
+    "too_large": 413,
+    "refused": 422,
+    "busy": 429,
+    "internal": 500,
+    "store_unavailable": 503,
+    "deadline": 504,
+    "store_full": 507,
+}
+"""The closed set of codes of a refusal, each with its status."""
+
+
     hint: str = ""
     field: str | None = None
     rule: str | None = None
@@ -442,6 +462,24 @@ class ImportAnswer(Part, frozen=True, kw_only=True):
 
 class FeedItem(Part, frozen=True, kw_only=True):
     """One server-sent event: ``seq`` resumes the feed behind it, ``type`` is ``written``, ``forgotten`` …"""
+
+class HealthAnswer(Part, frozen=True, kw_only=True):
+    """The process answers. ``answered`` counts answers by status since its start."""
+
+    pid: int
+    version: str
+    in_flight: int
+    answered: dict[str, int]
+
+
+class ReadyAnswer(Part, frozen=True, kw_only=True):
+    """How far the start has come: ``stage`` in words, ``done`` of ``total`` workspaces loaded."""
+
+    ready: bool
+    stage: str
+    done: int
+    total: int
+
 
     seq: str
     type: str

@@ -1,5 +1,8 @@
 """Field types that check and convert a value while a request is decoded, and name the field when they refuse.
 
+Beside each check stands what it takes, as JSON schema; a field that the service checks says so in its annotation. A
+schema never refuses what the check takes: where it cannot say all (bytes, impossible dates) it takes more.
+
 To the type checker each is a plain ``int`` or ``str``, and after decoding each holds one: the classes exist only as
 marks for msgspec's ``dec_hook``. The meaning of times, durations and ids is ``core.times`` and ``core.intake``'s; this
 module only ties them to fields, so that every verb reads a duration or refuses an id in the same words.
@@ -9,13 +12,45 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
 
 from amnesiad.core.errors import CallerError, Invalid
-from amnesiad.core.intake import check_id, check_name, check_note_address, check_owner, check_source_ref
-from amnesiad.core.times import parse_duration, parse_time, quoted
+from amnesiad.core.intake import (
+    ID_PATTERN,
+    MAX_ANCHORS,
+    MAX_ID_CHARS,
+    MAX_KEY_BYTES,
+    MAX_PATH_BYTES,
+    MAX_REASON_CHARS,
+    MAX_TAG_BYTES,
+    MAX_TAGS,
+    MAX_TRIGGER_BYTES,
+    MAX_TRIGGER_WORDS,
+    MAX_TRIGGERS,
+    MIN_PREFIX,
+    NOTE_ID_ALPHABET,
+    NOTE_ID_LENGTH,
+    SOURCE_PATTERN,
+    check_id,
+    check_name,
+    check_note_address,
+    check_owner,
+    check_source_ref,
+)
+from amnesiad.core.policy import LIVE_RULES
+from amnesiad.core.rules import Size
+from amnesiad.core.times import (
+    DURATION_PATTERN,
+    MAX_DURATION_MS,
+    MAX_TIME_MS,
+    MIN_NUMERIC_TIME_MS,
+    TIME_PATTERN,
+    parse_duration,
+    parse_time,
+    quoted,
+)
 
 MAX_WORKSPACE_BYTES: Final = 4096
 """A workspace is usually named by its path: PATH_MAX of Linux."""
@@ -78,9 +113,32 @@ else:
         """The path or name that a workspace is known by."""
 
 
+def _says(**schema: Any) -> msgspec.Meta:
+    """What the service will ask of a field: for its readers; decoding does not look at it."""
+    return msgspec.Meta(extra_json_schema=schema)
+
+
+def _at_most(limit: int) -> msgspec.Meta:
+    return _says(minLength=1, maxLength=limit)  # a text of at most so many bytes has at most so many characters
+
+
 Limited = Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_LISTED)]
 Filter = Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_FILTERS)]
 Cursor = Annotated[str, msgspec.Meta(max_length=MAX_CURSOR_CHARS)]
+
+Content = Annotated[
+    str, _says(minLength=1, maxLength=cast(Size, LIVE_RULES["max_item_bytes"]).at_most, description="A statement.")
+]
+Key = Annotated[str, _at_most(MAX_KEY_BYTES)]
+Tags = Annotated[tuple[Annotated[str, _at_most(MAX_TAG_BYTES)], ...], _says(maxItems=MAX_TAGS)]
+AnchorPath = Annotated[str, _at_most(MAX_PATH_BYTES)]
+Anchors = Annotated[tuple[AnchorPath, ...], _says(maxItems=MAX_ANCHORS)]
+TriggerText = Annotated[str, _at_most(MAX_TRIGGER_BYTES)]
+TriggerWords = Annotated[tuple[TriggerText, ...], _says(maxItems=MAX_TRIGGER_WORDS)]
+MOST_TRIGGERS: Final = _says(maxItems=MAX_TRIGGERS)
+Reason = Annotated[str, _at_most(MAX_REASON_CHARS)]
+SettingName = Annotated[str, _says(enum=list(LIVE_RULES))]
+SETTING_NAMES: Final = _says(propertyNames={"enum": list(LIVE_RULES)})
 
 
 def _text(check: Callable[[str, str], str]) -> Callable[[object, str], object]:
@@ -129,6 +187,69 @@ _CHECKS: Final[Mapping[Any, Callable[[object, str], object]]] = {
     Seq: _text(_check_seq),
     WorkspaceName: _text(_check_workspace),
 }
+
+_BLANKS: Final = r"\s*"  # both readers of times and durations leave out the blanks around a text
+_NO_CONTROLS: Final = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029]*$"
+_ADDRESS: Final = "".join(dict.fromkeys(NOTE_ID_ALPHABET + NOTE_ID_ALPHABET.upper()))
+
+SCHEMAS: Final[Mapping[Any, Mapping[str, Any]]] = {
+    TimeMs: {
+        "description": "An instant: epoch milliseconds, or ISO 8601; a bare date or a naive time is UTC.",
+        "anyOf": [
+            {"type": "number", "minimum": MIN_NUMERIC_TIME_MS, "exclusiveMaximum": MAX_TIME_MS + 1},
+            {"type": "number", "minimum": 0, "exclusiveMaximum": 1},
+            {"type": "string", "pattern": f"^{_BLANKS}(?:{TIME_PATTERN}){_BLANKS}$"},
+        ],
+        "examples": [1893456000000, "2030-01-01", "2030-01-01T09:00:00+08:00"],
+    },
+    DurationMs: {
+        "description": "A duration: milliseconds, or text like 15s, 12h, 7d, 1d12h; above 0 and at most 100 years.",
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": MAX_DURATION_MS},
+            {"type": "string", "minLength": 1, "pattern": f"^{_BLANKS}{DURATION_PATTERN}{_BLANKS}$"},
+        ],
+        "examples": ["7d", 604800000],
+    },
+    Token: {
+        "description": "An opaque id of a session, an agent, a team, a request or an event.",
+        "type": "string",
+        "pattern": f"^{ID_PATTERN}$",
+        "maxLength": MAX_ID_CHARS,
+    },
+    TurnId: {
+        "description": "An opaque id of a turn, or its number.",
+        "anyOf": [
+            {"type": "string", "pattern": f"^{ID_PATTERN}$", "maxLength": MAX_ID_CHARS},
+            {"type": "integer", "minimum": 0},
+        ],
+    },
+    OwnerId: {
+        "description": "A session or team id, or session/agent.",
+        "type": "string",
+        "pattern": f"^{ID_PATTERN}(?:/{ID_PATTERN})?$",
+        "maxLength": 2 * MAX_ID_CHARS + 1,
+    },
+    NoteId: {
+        "description": f"A note's id, or a prefix of one of {MIN_PREFIX} characters or more that no other note has.",
+        "type": "string",
+        "pattern": f"^[{_ADDRESS}]{{{MIN_PREFIX},{NOTE_ID_LENGTH}}}$",
+    },
+    SourceRef: {
+        "description": "A pointer to where a note came from, not text.",
+        "type": "string",
+        "pattern": f"^{SOURCE_PATTERN}$",
+        "maxLength": MAX_ID_CHARS,
+    },
+    Seq: {"description": "A stream id of the log.", "type": "string", "pattern": f"^{_SEQ.pattern}$"},
+    WorkspaceName: {
+        "description": "The path or name of a workspace: usually the git common directory of a repository.",
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_WORKSPACE_BYTES,
+        "pattern": _NO_CONTROLS,
+    },
+}
+"""What each mark takes on the wire."""
 
 
 class FieldRefused(ValueError):

@@ -20,16 +20,26 @@ from amnesiad.core.notes import State, Trigger
 from amnesiad.wire.fields import (
     MAX_FILTERS,
     MAX_LISTED,
+    MOST_TRIGGERS,
+    SETTING_NAMES,
+    Anchors,
+    Content,
     Cursor,
     DurationMs,
     Filter,
+    Key,
     Limited,
     NoteId,
     OwnerId,
+    Reason,
     Seq,
+    SettingName,
     SourceRef,
+    Tags,
     TimeMs,
     Token,
+    TriggerText,
+    TriggerWords,
     TurnId,
     WorkspaceName,
 )
@@ -85,16 +95,16 @@ class NoteWrite(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A write about one note. ``reason`` is words for the vault; some refusals lift only with one."""
 
     id: NoteId
-    reason: str | None = None
+    reason: Reason | None = None
 
 
 class TriggerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When ``fire`` shows the note: every part given must match."""
 
     event: Token | None = None
-    path: str | None = None
-    command: str | None = None
-    words: tuple[str, ...] = ()
+    path: TriggerText | None = None
+    command: TriggerText | None = None
+    words: TriggerWords = ()
     cooldown_ms: DurationMs | None = None
 
     def to_core(self) -> Trigger:
@@ -102,6 +112,9 @@ class TriggerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return Trigger(
             event=self.event, path=self.path, command=self.command, words=self.words, cooldown_ms=self.cooldown_ms
         )
+
+
+Triggers = Annotated[tuple[TriggerSpec, ...], MOST_TRIGGERS]
 
 
 class NewNote(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,18 +125,18 @@ class NewNote(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
     expires_at: TimeMs | None = None
     pinned: bool = False
     curve: Curve | None = None
-    key: str | None = None
+    key: Key | None = None
     scope: Scope | None = None
     owner: OwnerId | None = None
-    tags: tuple[str, ...] = ()
-    anchors: tuple[str, ...] = ()
-    triggers: tuple[TriggerSpec, ...] = ()
+    tags: Tags = ()
+    anchors: Anchors = ()
+    triggers: Triggers = ()
     provenance: Provenance | None = None
     source_ref: SourceRef | None = None
 
 
 class RememberRequest(NewNote, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    content: str
+    content: Content
     supersedes: NoteId | None = None
 
 
@@ -132,8 +145,8 @@ class SupersedeRequest(NewNote, frozen=True, kw_only=True, forbid_unknown_fields
 
     id: NoteId
     by: NoteId | None = None
-    content: str | None = None
-    reason: str | None = None
+    content: Content | None = None
+    reason: Reason | None = None
 
 
 class RecallRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -223,17 +236,17 @@ class ForgetRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True
     all: bool = False
     confirm: bool = False
     dry_run: bool = False
-    reason: str | None = None
+    reason: Reason | None = None
 
 
 class RevokeRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: NoteId
-    reason: str
+    reason: Reason
 
 
 class FlagRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: NoteId
-    reason: str
+    reason: Reason
 
 
 class ReinstateRequest(NoteWrite, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -271,9 +284,9 @@ class PromoteRequest(NoteWrite, frozen=True, kw_only=True, forbid_unknown_fields
 class EditRequest(NoteWrite, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``UNSET`` leaves a field as it is; a list replaces the list there was."""
 
-    tags: tuple[str, ...] | UnsetType = UNSET
-    anchors: tuple[str, ...] | UnsetType = UNSET
-    triggers: tuple[TriggerSpec, ...] | UnsetType = UNSET
+    tags: Tags | UnsetType = UNSET
+    anchors: Anchors | UnsetType = UNSET
+    triggers: Triggers | UnsetType = UNSET
     ttl_ms: DurationMs | UnsetType | None = UNSET
 
 
@@ -297,8 +310,8 @@ class LedgerRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class PolicyRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Without ``set`` and ``reset`` it only reads. Values are checked by ``core.policy.parse_setting``."""
 
-    set: dict[str, str | int | float | bool | None] = {}
-    reset: Annotated[tuple[str, ...], Meta(max_length=MAX_LISTED)] = ()
+    set: Annotated[dict[str, str | int | float | bool | None], SETTING_NAMES] = {}
+    reset: Annotated[tuple[SettingName, ...], Meta(max_length=MAX_LISTED)] = ()
 
 
 class LifecycleEvent(
