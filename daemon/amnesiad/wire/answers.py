@@ -347,11 +347,6 @@ class EventsAnswer(Part, frozen=True, kw_only=True):
     ids: tuple[str, ...]
 
 
-class ErrorBody(Part, frozen=True, kw_only=True):
-    """What happened, to which field, by which rule, and what to do. A client takes a code that it does not know."""
-
-    code: Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(STATUS)})]
-    message: str
 STATUS: Final[Mapping[str, int]] = {
     "invalid": 400,
     "forbidden": 403,
@@ -369,6 +364,11 @@ STATUS: Final[Mapping[str, int]] = {
 """The closed set of codes of a refusal, each with its status."""
 
 
+class ErrorBody(Part, frozen=True, kw_only=True):
+    """What happened, to which field, by which rule, and what to do. A client takes a code that it does not know."""
+
+    code: Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(STATUS)})]
+    message: str
     hint: str = ""
     field: str | None = None
     rule: str | None = None
@@ -460,9 +460,6 @@ class ImportAnswer(Part, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
 
-class FeedItem(Part, frozen=True, kw_only=True):
-    """One server-sent event: ``seq`` resumes the feed behind it, ``type`` is ``written``, ``forgotten`` …"""
-
 class HealthAnswer(Part, frozen=True, kw_only=True):
     """The process answers. ``answered`` counts answers by status since its start."""
 
@@ -480,6 +477,9 @@ class ReadyAnswer(Part, frozen=True, kw_only=True):
     done: int
     total: int
 
+
+class FeedItem(Part, frozen=True, kw_only=True):
+    """One server-sent event: ``seq`` resumes the feed behind it, ``type`` is ``written``, ``forgotten`` …"""
 
     seq: str
     type: str
