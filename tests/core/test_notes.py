@@ -55,6 +55,7 @@ _FIELDS: dict[str, dict[str, Any]] = {
     "edited": {"fields": ("tags",), "size": 12},
     "forgotten": {"reason": "manual"},
     "restored": {"to": "n000000002"},
+    "mirrored": {"target": "mem0", "result": "hidden"},
 }
 
 

@@ -179,6 +179,20 @@ def done(call: Call, note_id: options.NoteId, reason: options.OptionalReason = N
     _touch(call, "done", note_id, reason, "{} is done")
 
 
+@verb(app)
+def mirror(
+    call: Call,
+    note_id: options.NoteId,
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="The other store, as the note's source-ref names it.")
+    ],
+    result: Annotated[str, typer.Argument(metavar="RESULT", help="shown, hidden, deleted, absent, kept or failed.")],
+) -> None:
+    """Record what became of a note's item in another store. The note stays as it is."""
+    answer = call.ask("mirror", id=note_id, target=target, result=result)
+    call.show(answer, lambda: say(_or_unchanged(answer, f"{answer['id']} in {target}: {result}")))
+
+
 def _touch(call: Call, name: str, note_id: str, reason: str | None, words: str) -> None:
     answer = call.ask(name, id=note_id, reason=reason)
     expires_at = answer.get("expires_at")

@@ -203,6 +203,7 @@ def note_fields(note: Mapping[str, Any]) -> None:
         ("superseded by", note.get("superseded_by")),
         ("restored from", note.get("restored_from")),
         ("source", note.get("source_ref")),
+        ("mirrored", ", ".join(f"{target} {result}" for target, result in (note.get("mirrored") or {}).items())),
     )
     fields((name, safe(value)) for name, value in facts)
 

@@ -250,6 +250,7 @@ class AsyncClient:
     edit = _method(verbs.edit)
     restore = _method(verbs.restore)
     undo = _method(verbs.undo)
+    mirror = _method(verbs.mirror)
     status = _method(verbs.status)
     audit = _method(verbs.audit)
     ledger = _method(verbs.ledger)

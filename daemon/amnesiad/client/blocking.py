@@ -228,6 +228,7 @@ class Client:
     edit = _method(verbs.edit)
     restore = _method(verbs.restore)
     undo = _method(verbs.undo)
+    mirror = _method(verbs.mirror)
     status = _method(verbs.status)
     audit = _method(verbs.audit)
     ledger = _method(verbs.ledger)

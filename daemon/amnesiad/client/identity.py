@@ -44,8 +44,8 @@ READ_BYTES: Final = 64 * 1024
 
 WRITES: Final = frozenset(
     {
-        "dead", "done", "edit", "flag", "forget", "owners", "pin", "policy", "promote", "reinstate", "remember", "renew",
-        "restore", "revoke", "supersede", "undo", "unpin", "workspaces",
+        "dead", "done", "edit", "flag", "forget", "mirror", "owners", "pin", "policy", "promote", "reinstate", "remember",
+        "renew", "restore", "revoke", "supersede", "undo", "unpin", "workspaces",
     }
 )  # fmt: skip
 """The verbs that take a ``request_id``; ``wire.VERBS`` says the same, and a test holds the two together."""

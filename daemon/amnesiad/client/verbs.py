@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 if TYPE_CHECKING:
     from amnesiad import wire
     from amnesiad.core.callers import AgentKind
-    from amnesiad.core.events import Provenance, Scope
+    from amnesiad.core.events import MirrorResult, Provenance, Scope
     from amnesiad.core.kinds import Curve, Kind
     from amnesiad.core.notes import State
 
@@ -99,9 +99,11 @@ def _recall(
     limit: int | None = None,
     explain: bool = False,
     format: str | None = None,  # noqa: A002 - the field's name
+    peek: bool = False,
     after: str | None = None,
 ) -> wire.RecallAnswer:
-    """Live notes, the most relevant first; stale ones are marked, revoked ones come apart as deterrents."""
+    """Live notes, the most relevant first; stale ones are marked, revoked ones come apart as deterrents. ``peek`` renews
+    nothing."""
     return _asks(locals())
 
 
@@ -277,6 +279,11 @@ def _edit(
     return _asks(locals())
 
 
+def _mirror(id: str, target: str, result: MirrorResult, *, request_id: str | None = None) -> wire.MirrorAnswer:  # noqa: A002
+    """Record what became of the item that a note mirrors in another store."""
+    return _asks(locals())
+
+
 def _nothing(*, after: str | None = None) -> wire.FiguresAnswer:
     """Asks with no fields of its own."""
     return _asks(locals())
@@ -384,6 +391,7 @@ promote = Call("promote", _promote)
 edit = Call("edit", _edit)
 restore = Call("restore", _restore)
 undo = Call("undo", _undo)
+mirror = Call("mirror", _mirror)
 status = Call("status", _status)
 audit = Call("audit", _audit)
 ledger = Call("ledger", _ledger)

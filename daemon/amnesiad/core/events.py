@@ -18,6 +18,7 @@ Provenance = Literal["human", "user-stated", "agent", "auto"]
 Cause = Literal["decayed", "anchor", "distrusted"]
 ExpiryCode = Literal["ttl", "decayed", "completed", "retention"]
 ForgetCode = Literal["expired", "evicted", "manual", "agent-disposed", "retention"]
+MirrorResult = Literal["shown", "hidden", "deleted", "absent", "kept", "failed"]
 
 SYSTEM: Final = "system"
 HUMAN: Final = "human"
@@ -119,6 +120,16 @@ class Restored(NoteEvent, frozen=True, gc=False, kw_only=True, tag="restored"):
     to: str
 
 
+class Mirrored(NoteEvent, frozen=True, gc=False, kw_only=True, tag="mirrored"):
+    """What became of the item that the note mirrors in another store: the result of a governor, not a transition.
+
+    ``absent`` was found gone already, ``kept`` belongs to a note that lives, ``failed`` was tried as often as is sensible.
+    """
+
+    target: str
+    result: MirrorResult
+
+
 class PolicyChanged(
     msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, tag_field="type", tag="policy_changed"
 ):
@@ -158,6 +169,7 @@ Transition = (
     | Edited
     | Forgotten
     | Restored
+    | Mirrored
 )
 """Every event of a note but its birth."""
 AnyNoteEvent = Created | Transition

@@ -19,6 +19,8 @@ from amnesiad.core.events import (
     Edited,
     Expired,
     Forgotten,
+    Mirrored,
+    MirrorResult,
     Pinned,
     Promoted,
     Provenance,
@@ -71,6 +73,8 @@ class Note(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=Tr
     supersedes: tuple[str, ...] = ()
     restored_from: str | None = None
     restored_to: str | None = None
+    mirrored: tuple[tuple[str, MirrorResult], ...] = ()
+    """What is last known of the items it mirrors, by target, the latest news last."""
 
     @property
     def regime(self) -> Regime:
@@ -177,6 +181,7 @@ TRANSITIONS: Final[Mapping[str, Row]] = {
         frozenset({"active", "stale", "expired", "superseded", "revoked"}), "forgotten", "erases the words"
     ),
     "restored": Row(frozenset({"forgotten"}), None, "on the old note, once; a new note carries the words on"),
+    "mirrored": Row(frozenset(STATES), None, "what became of its item in another store"),
 }
 """The table of the specification, section 5. It drives ``apply`` and the diagram in ARCHITECTURE.md."""
 
@@ -294,6 +299,9 @@ def _step(note: Note, event: Transition) -> Note:
             if note.restored_to is not None:
                 raise IllegalTransition(f"note {note.id} was restored already, as {note.restored_to}", rule="restored")
             return replace(note, version=version, restored_to=to)
+        case Mirrored(target=target, result=result):
+            others = tuple(known for known in note.mirrored if known[0] != target)
+            return replace(note, version=version, mirrored=(*others, (target, result)))
         case _:  # pragma: no cover - mypy proves that no event is left
             assert_never(event)
 

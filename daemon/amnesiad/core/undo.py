@@ -15,6 +15,7 @@ from amnesiad.core.errors import Refused
 from amnesiad.core.events import (
     AnyNoteEvent,
     Expired,
+    Mirrored,
     Pinned,
     Reinstated,
     Revoked,
@@ -58,7 +59,10 @@ def undo(
     ``words`` are the note's, ``note_of(id)`` another note settled at ``now``, ``size`` as in ``decisions.reinstate``.
     Raises ``Refused`` with the way out where the table has no way back, and whatever the command that leads back does.
     """
-    note, last = fold(history), history[-1]
+    note = fold(history)
+    # What became of an item elsewhere is no transition of the note: the one before it is meant.
+    place = next(index for index in reversed(range(len(history))) if not isinstance(history[index], Mirrored))
+    last = history[place]
     name = event_type(last)
     match last:
         case Pinned():
@@ -74,7 +78,7 @@ def undo(
         case Revoked() | Superseded() | Expired() | StaleFlagged():
             return Undone(decisions.reinstate(note, caller, now, reason=reason, size=size), name, reason)
         case Reinstated():
-            before = fold(history[:-1])
+            before = fold(history[:place])
             why = reason or words.reasons.get(str(before.version))
             return Undone(_back(before, note, caller, now, why, note_of), name, why)
     raise Refused(

@@ -1,7 +1,8 @@
 """The verbs, one method each, used by every face.
 
 ``Service`` is one class made of rooms: ``base`` (addressing and the loop that writes), ``guarding`` (what no word passes
-without), ``remembering`` (words in), ``transitions`` (one note from state to state), ``forgetting`` (words out),
+without), ``remembering`` (words in), ``transitions`` (one note from state to state), ``mirroring`` (what became of it
+elsewhere), ``forgetting`` (words out),
 ``looking`` and ``ledger`` (without using), ``feed`` (as it happens), ``showing`` (what an answer passes before it is shown),
 ``recalling`` and ``injecting`` (into a context), ``explaining`` (why not), ``governing`` (workspaces, policy, passes),
 ``exporting``, ``arriving`` and ``transfer`` (whole workspaces, out and in). A method takes a decoded ``wire`` request and

@@ -55,6 +55,7 @@ def view_fields(
         "superseded_by": note.superseded_by,
         "restored_from": note.restored_from,
         "source_ref": note.source_ref,
+        "mirrored": dict(note.mirrored),
     }
 
 

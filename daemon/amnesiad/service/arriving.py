@@ -22,6 +22,7 @@ from amnesiad.core.events import (
     SYSTEM,
     AnyNoteEvent,
     Expired,
+    Mirrored,
     Promoted,
     Restored,
     StaleFlagged,
@@ -168,10 +169,10 @@ class Arriving(Exporting):
         fresh = line.events[len(ours) :]
         await self._guard(run, item, words, fresh)
         if isinstance(place, vault.Grave):
-            return self._further_grave(run, place, [event for event in fresh if isinstance(event, Restored)])
+            return self._further_grave(run, place, [event for event in fresh if isinstance(event, Restored | Mirrored)])
         return await self._unit(run, fresh, words, None, before=place.note, old_words=stand.words)
 
-    def _further_grave(self, run: Run, grave: vault.Grave, events: Sequence[Restored]) -> Taken:
+    def _further_grave(self, run: Run, grave: vault.Grave, events: Sequence[Restored | Mirrored]) -> Taken:
         builder = self._builder(run.workspace)
         note = grave.tomb.note
         builder.retomb(note, grave.tomb, events)

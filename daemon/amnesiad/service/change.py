@@ -184,7 +184,8 @@ class Change:
 
     def finish(self) -> Unit | None:
         """The unit, or ``None`` when there is nothing to write."""
-        if not self._written and not self.builder.unit.sets and not self.builder.unit.events:
+        unit = self.builder.unit
+        if not (self._written or unit.sets or unit.events or unit.notes):
             return None
         for note_id in self._written:
             touched = self._touched[note_id]

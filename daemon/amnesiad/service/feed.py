@@ -28,7 +28,7 @@ RETRY_S: Final = 0.5
 """Between two looks for a store that is away."""
 INJECTED: Final = frozenset({"inject", "fire"})
 """What brings notes into a context without being asked for each; a recall is its asker's own business."""
-FACTS: Final = ("reason", "by", "cause", "provenance", "scope", "ttl_ms", "fields", "to")
+FACTS: Final = ("reason", "by", "cause", "provenance", "scope", "ttl_ms", "fields", "to", "target", "result")
 """What an event of a note tells besides who, when and which: codes, numbers and ids."""
 
 

@@ -14,7 +14,7 @@ from amnesiad.core.errors import Invalid, NotFound, Refused
 from amnesiad.core.notes import Note
 from amnesiad.service.base import damaged
 from amnesiad.service.change import Change
-from amnesiad.service.transitions import Transitions
+from amnesiad.service.mirroring import Mirroring
 from amnesiad.workspace import Workspace
 
 MAX_SHOWN: Final = 20
@@ -23,7 +23,7 @@ AT_ONCE: Final = 500
 """Notes erased concurrently: as many as one call of the script takes."""
 
 
-class Forgetting(Transitions):
+class Forgetting(Mirroring):
     """The verb that erases."""
 
     async def forget(self, request: wire.ForgetRequest) -> wire.ForgetAnswer:

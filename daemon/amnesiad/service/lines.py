@@ -29,6 +29,7 @@ from amnesiad.core.events import (
     Created,
     Edited,
     Forgotten,
+    Mirrored,
     PolicyChanged,
     Promoted,
     Reasoned,
@@ -232,6 +233,8 @@ def _check_event(event: AnyNoteEvent, where: str, now: int) -> None:
             _check_ttl(ttl_ms, f"{where}.ttl_ms")
         case Superseded(by=other) | Restored(to=other):
             _check_id(other, where)
+        case Mirrored(target=target):
+            intake.check_id(target, f"{where}.target")
         case _:
             pass
 

@@ -33,7 +33,7 @@ class Recalling(Showing):
 
     async def recall(self, request: wire.RecallRequest) -> wire.RecallAnswer:
         """Live notes by relevance, then trust and rank; with revoked ones that match as deterrents. Renews what it
-        returns."""
+        returns, unless it only peeks."""
         workspace = await self.reader(request)
         if workspace is None:
             return _nothing_recalled(request)
@@ -58,7 +58,7 @@ class Recalling(Showing):
         if shown is None:
             return _nothing_recalled(request)
         answer, used, degraded = shown
-        if not degraded:
+        if not (degraded or request.peek):
             self.renew_used(request.workspace, caller, used)
         return msgspec.structs.replace(answer, degraded=degraded)
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from amnesiad.core.callers import AgentKind
-from amnesiad.core.events import Cause, Provenance, Scope
+from amnesiad.core.events import Cause, MirrorResult, Provenance, Scope
 from amnesiad.core.kinds import Curve, Kind, Regime
 from amnesiad.core.notes import Anchor, State, Trigger
 
@@ -72,6 +72,8 @@ class NoteView(Part, frozen=True, kw_only=True):
     superseded_by: str | None = None
     restored_from: str | None = None
     source_ref: str | None = None
+    mirrored: dict[str, MirrorResult] = {}
+    """What is last known of the items it mirrors, by target."""
 
 
 class RecalledNote(NoteView, frozen=True, kw_only=True):
@@ -228,6 +230,7 @@ RenewAnswer = ChangeAnswer
 DoneAnswer = ChangeAnswer
 PromoteAnswer = ChangeAnswer
 EditAnswer = ChangeAnswer
+MirrorAnswer = ChangeAnswer
 
 
 class UndoAnswer(ChangeAnswer, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from amnesiad.core import lifecycle
 from amnesiad.core.callers import AgentKind, Caller, Role
-from amnesiad.core.events import Provenance, Scope
+from amnesiad.core.events import MirrorResult, Provenance, Scope
 from amnesiad.core.kinds import Curve, Kind
 from amnesiad.core.notes import State, Trigger
 from amnesiad.wire.fields import (
@@ -161,6 +161,8 @@ class RecallRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     limit: Annotated[int, Meta(ge=1, le=100)] = 10
     explain: bool = False
     format: Literal["json", "text"] = "json"
+    peek: bool = False
+    """Look without using: nothing is renewed by it."""
 
 
 class InjectRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -288,6 +290,14 @@ class EditRequest(NoteWrite, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     anchors: Anchors | UnsetType = UNSET
     triggers: Triggers | UnsetType = UNSET
     ttl_ms: DurationMs | UnsetType | None = UNSET
+
+
+class MirrorRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What became of the item that the note mirrors in ``target``, one of those its ``source_ref`` points at."""
+
+    id: NoteId
+    target: Token
+    result: MirrorResult
 
 
 class StatusRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -49,6 +49,7 @@ VERBS: Final[Mapping[str, VerbSpec]] = {
     "edit": _verb("edit", r.EditRequest, a.EditAnswer),
     "restore": _verb("restore", r.RestoreRequest, a.RestoreAnswer),
     "undo": _verb("undo", r.UndoRequest, a.UndoAnswer),
+    "mirror": _verb("mirror", r.MirrorRequest, a.MirrorAnswer),
     "status": _verb("status", r.StatusRequest, a.StatusAnswer),
     "audit": _verb("audit", r.AuditRequest, a.AuditAnswer),
     "ledger": _verb("ledger", r.LedgerRequest, a.LedgerAnswer),
