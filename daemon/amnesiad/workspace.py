@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
 
 from amnesiad.core import clocks
 from amnesiad.core.callers import Caller, visible
-from amnesiad.core.events import PolicyChanged, Scope, Scrubbed
+from amnesiad.core.events import PolicyChanged, Revoked, Scope, Scrubbed, Superseded
 from amnesiad.core.inject import line_units, note_cost
 from amnesiad.core.intake import NOTE_ID_LENGTH
 from amnesiad.core.kinds import Kind
@@ -46,6 +48,10 @@ Group = tuple[Scope, str | None, Kind]
 
 COUNTED_AT_ONCE: Final = 500
 """Notes whose tokens one look at the whole workspace may count: some 30 ms, during which nobody else is answered."""
+RETRACTED: Final = frozenset({"revoked", "superseded"})
+"""States of notes that somebody took back; whoever was shown one may have to be told."""
+MAX_RETRACTED: Final = 4096
+"""Retractions that are remembered in their order, for those who ask only for what is new."""
 MAX_AUDIENCES: Final = 256
 """Callers whose view of the groups is kept: the sessions of a busy machine, each a few kilobytes."""
 
@@ -97,6 +103,8 @@ class Workspace:
         """When its name was last looked up (epoch ms)."""
         self.vectors: Vectors | None = None
         """Of the live notes; ``None`` where search goes by words alone. Whoever fills it sets it before ``load``."""
+        self.retractions = 0
+        """How many notes were taken back, as this process heard of it; what it loads anew may hide some more."""
         self._catching_up = asyncio.Lock()
         self._clear()
 
@@ -119,6 +127,8 @@ class Workspace:
         self.ended_perishables: dict[str, None] = {}
         """Ids in the order in which they ended: the first to be evicted."""
         self.unreadable: dict[str, str] = {}
+        self.retractions += 1
+        self._retracted: deque[str] = deque(maxlen=MAX_RETRACTED)
         self.bytes = {"perishable": 0, "record": 0}
         self._audiences: dict[tuple[Caller, int], Audience] = {}
         # By hash alone: the text itself stands in the note's words already.
@@ -224,6 +234,7 @@ class Workspace:
                         break
                     moved = True
                     touched: dict[str, None] = {}
+                    retracted = [one.event.note for one in page if isinstance(one.event, Revoked | Superseded)]
                     for entry in page:
                         if isinstance(entry.event, PolicyChanged):
                             await self.reload_policy()
@@ -232,6 +243,7 @@ class Workspace:
                             if known is None or known.version < entry.event.version:
                                 touched[entry.event.note] = None
                     await self._take(touched)
+                    self._retract(retracted)
                     self._advance(page[-1].seq)
                     if at_or_past(self.position, last):
                         break
@@ -250,6 +262,8 @@ class Workspace:
                 self._remove(note.id)
             else:
                 self._put(note, words)
+            if note.state in RETRACTED:
+                self._retract([note.id])
         if outcome.status == "ok":
             self._ahead[outcome.previous] = outcome.seq
             self._advance(self.position)
@@ -262,6 +276,20 @@ class Workspace:
         if len(self._ahead) > READ_COUNT:
             here = seq_key(self.position)
             self._ahead = {frm: to for frm, to in self._ahead.items() if seq_key(frm) > here}
+
+    def _retract(self, ids: Sequence[str]) -> None:
+        self._retracted.extend(ids)
+        self.retractions += len(ids)
+
+    def retracted_since(self, retractions: int) -> list[str] | None:
+        """The notes taken back since the count ``retractions`` stood at this; ``None`` where that is not known any more.
+
+        One that is named may have been named before, and may stand again.
+        """
+        news = self.retractions - retractions
+        if news > len(self._retracted):
+            return None
+        return list(islice(reversed(self._retracted), max(0, news)))
 
     # -- the notes -----------------------------------------------------------------------------------------------
 
