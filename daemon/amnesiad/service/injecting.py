@@ -20,6 +20,7 @@ from amnesiad.core.notes import Note
 from amnesiad.core.times import MINUTE_MS
 from amnesiad.service.answers import view
 from amnesiad.service.ledger import Shown
+from amnesiad.service.listening import Listener, News
 from amnesiad.service.recalling import Recalling
 from amnesiad.service.showing import Selected, check_query
 from amnesiad.store.log import Once
@@ -37,8 +38,11 @@ MATCH_SHARE: Final = 0.25
 class Injecting(Recalling):
     """The verbs that bring notes into a context."""
 
-    async def inject(self, request: wire.InjectRequest) -> wire.InjectAnswer:
-        """The block of notes that enters a context now, within the budget. Logged before it is returned."""
+    async def inject(self, request: wire.InjectRequest, *, listener: Listener | None = None) -> wire.InjectAnswer:
+        """The block of notes that enters a context now, within the budget. Logged before it is returned.
+
+        A ``listener`` is told only what is news to it, and that is marked as shown in the same step.
+        """
         workspace = await self.reader(request)
         if workspace is None:
             return _empty_block(self._budget(None, request), None)
@@ -52,13 +56,14 @@ class Injecting(Recalling):
             budget = self._budget(workspace, request)
             if not workspace.policy.injection_enabled:
                 return Selected((_empty_block(budget, workspace), ()), (), (), b"")
-            chosen = self._choose(workspace, caller, request, paths, budget, now)
+            chosen = self._choose(workspace, caller, request, paths, budget, now, listener)
             entry = _block_entry("inject", workspace, caller, chosen, now)
             used = tuple(note for note in (workspace.settled(id_, now) for id_ in chosen.ids) if note is not None)
             warned = tuple(workspace.notes[id_] for id_ in chosen.deterrents)
             return Selected((_block_answer(chosen, workspace), chosen.matched), used, warned, entry)
 
-        shown = await self.show(workspace, request, select, strict=True)
+        once = None if listener is None else listener.once
+        shown = await self.show(workspace, request, select, strict=True, once=once)
         if shown is None:
             return _empty_block(self._budget(None, request), None)
         (answer, matched), used, _ = shown
@@ -94,9 +99,18 @@ class Injecting(Recalling):
         paths: tuple[str, ...],
         budget: int,
         now: int,
+        listener: Listener | None = None,
     ) -> selection.Selection:
-        step = self._step(workspace, caller, request, paths, now)
-        return self._fill(workspace, caller, workspace.active(caller, now), step, budget, now)
+        step = self._step(workspace, caller, request, paths, now, listener)
+        pool: selection.Pool = workspace.active(caller, now)
+        if listener is None:
+            return self._fill(workspace, caller, pool, step, budget, now)
+        if listener.whole:
+            pool = News(pool, listener)
+        else:
+            matched = list(workspace.visible_live(caller, now, step.matched))
+            pool = selection.Listed(matched, workspace.policy, workspace.last_access, now)
+        return listener.fitting(lambda tokens: self._fill(workspace, caller, pool, step, tokens, now), budget)
 
     def _fill(
         self,
@@ -122,11 +136,18 @@ class Injecting(Recalling):
         )
 
     def _step(
-        self, workspace: Workspace, caller: Caller, request: wire.InjectRequest, paths: tuple[str, ...], now: int
+        self,
+        workspace: Workspace,
+        caller: Caller,
+        request: wire.InjectRequest,
+        paths: tuple[str, ...],
+        now: int,
+        listener: Listener | None = None,
     ) -> selection.Step:
         """What the step itself asked for: notes of its paths and triggers, and those its query is about."""
         policy = workspace.policy
         matched: dict[str, None] = {}
+        again: set[str] = set()
         on_path: list[str] = []
         if paths:
             wanted = ranking.Filter(paths=paths)
@@ -134,8 +155,12 @@ class Injecting(Recalling):
             on_path = [one.note.id for one in ranked]
             matched.update(dict.fromkeys(on_path))
         if request.event is not None:
-            occasion = triggers.Occasion(event=request.event, paths=paths, prompt=request.query)
-            matched.update((note.id, None) for note, _ in workspace.triggered_by(occasion, caller, now))
+            command = None if listener is None else listener.command
+            occasion = triggers.Occasion(event=request.event, paths=paths, command=command, prompt=request.query)
+            hit = list(workspace.triggered_by(occasion, caller, now))
+            matched.update((note.id, None) for note, _ in hit)
+            if listener is not None:
+                again.update(note.id for note, why in hit if listener.is_news(note, why.cooldown_ms, now=now))
         deterrents: Sequence[Note] = ()
         if request.query:
             ranked = self.by_query(workspace, caller, request.query, ranking.Filter(), MAX_MATCHED, now)
@@ -144,7 +169,19 @@ class Injecting(Recalling):
             matched = dict.fromkeys([*close[:MAX_MATCHED], *matched])
         if request.query or paths:
             deterrents = self._warned(workspace, caller, request.query, paths, now)
+        if listener is not None:
+            if listener.whole:
+                matched.update(dict.fromkeys(self._open_tasks(workspace, caller, now)))
+            live = workspace.visible_live(caller, now, list(matched))
+            matched = {note.id: None for note in live if note.id in again or listener.is_news(note)}
+            deterrents = [note for note in deterrents if listener.is_news(note)]
         return selection.Step(matched=tuple(matched), on_path=frozenset(on_path), deterrents=deterrents)
+
+    def _open_tasks(self, workspace: Workspace, caller: Caller, now: int) -> list[str]:
+        """What is left to do, in the order of a list without a query."""
+        ids = [note.id for note in workspace.notes.values() if note.kind == "task" and note.live]
+        found = (ranking.Candidate(note, workspace.words[note.id]) for note in workspace.visible_live(caller, now, ids))
+        return [one.note.id for one in ranking.order_without_query(found, workspace.policy, now)][:MAX_MATCHED]
 
     def _warned(
         self, workspace: Workspace, caller: Caller, query: str | None, paths: tuple[str, ...], now: int
