@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from amnesiad import __version__, wire
 from amnesiad.api.errors import answerable, log, refusal
-from amnesiad.api.exchange import ClientGone, Exchange, Receive, Scope, Send
+from amnesiad.api.exchange import ClientGone, Exchange, Message, Receive, Scope, Send
 from amnesiad.api.feed import stream_feed
 from amnesiad.errors import Busy, Deadline, Invalid, NotFound
 from amnesiad.wire.openapi import document
@@ -37,6 +38,10 @@ def _document() -> bytes:
     return wire.encode(document())
 
 
+Mounted = Callable[[Scope, Receive, Send], Awaitable[None]]
+"""An ASGI application that answers whatever is sent to one path, within the limits of every request."""
+
+
 class Readiness(NamedTuple):
     """How far the start has come: ``stage`` in words, ``done`` of ``total`` workspaces loaded."""
 
@@ -52,10 +57,18 @@ def always_ready() -> Readiness:
 
 
 class App:
-    """The API over a service. ``readiness`` is asked by ``/readyz``; ``close`` ends the feeds before a shutdown."""
+    """The API over a service. ``readiness`` is asked by ``/readyz``; ``mounts`` answer at paths of their own;
+    ``close`` ends the feeds before a shutdown."""
 
-    def __init__(self, service: Any, *, readiness: Callable[[], Readiness] = always_ready) -> None:
+    def __init__(
+        self,
+        service: Any,
+        *,
+        readiness: Callable[[], Readiness] = always_ready,
+        mounts: Mapping[str, Mounted] = MappingProxyType({}),
+    ) -> None:
         self._service = service
+        self._mounts = mounts
         self._readiness = readiness
         self._in_flight = 0
         self._feeds = 0
@@ -71,7 +84,10 @@ class App:
             return
         exchange = Exchange(scope, receive, send)
         try:
-            await self._route(exchange)
+            if (mounted := self._mounts.get(exchange.path)) is not None:
+                await self._mounted(exchange, mounted, scope, receive, send)
+            else:
+                await self._route(exchange)
         except ClientGone:
             return
         except Exception as error:
@@ -79,7 +95,8 @@ class App:
         self._answered[exchange.status] += 1
 
     async def _refuse(self, exchange: Exchange, error: Exception) -> None:
-        seen = answerable(error, exchange.path if exchange.path in _FIXED else "/v1")
+        known = exchange.path in _FIXED or exchange.path in self._mounts
+        seen = answerable(error, exchange.path if known else "/v1")
         if exchange.started:
             # The answer is under way and cannot be taken back: ending without its end breaks the connection.
             log.warning("stream-broken", code=seen.code)
@@ -152,12 +169,19 @@ class App:
         await self._within_bounds(exchange, answer)
 
     async def _within_bounds(self, exchange: Exchange, work: Callable[[], Awaitable[bytes]]) -> None:
+        async with self._bounds():
+            body = await work()
+        await exchange.answer(200, body)
+
+    @asynccontextmanager
+    async def _bounds(self) -> AsyncGenerator[None]:
+        """A place among the requests in flight, and the deadline of one. Raises ``Busy`` and ``Deadline``."""
         if self._in_flight >= MAX_IN_FLIGHT:
             raise Busy(f"{self._in_flight} requests are in flight, as many as are taken", hint="try again in a moment")
         self._in_flight += 1
         try:
             async with asyncio.timeout(DEADLINE_S) as deadline:
-                body = await work()
+                yield
         except TimeoutError as error:
             if not deadline.expired():
                 raise
@@ -167,7 +191,25 @@ class App:
             ) from error
         finally:
             self._in_flight -= 1
-        await exchange.answer(200, body)
+
+    async def _mounted(self, exchange: Exchange, mounted: Mounted, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand the request over once its body is read within the limit, keeping track of what is answered."""
+        body: bytes | None = await exchange.body()
+
+        async def replay() -> Message:
+            nonlocal body
+            if body is None:
+                return await receive()
+            whole, body = body, None
+            return {"type": "http.request", "body": whole, "more_body": False}
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                exchange.started, exchange.status = True, message["status"]
+            await send(message)
+
+        async with self._bounds():
+            await mounted(scope, replay, answer)
 
     async def _import(
         self,
