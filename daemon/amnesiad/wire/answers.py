@@ -129,6 +129,8 @@ class InjectAnswer(Answer, frozen=True, kw_only=True):
     budget_tokens: int
     omitted: Omitted
     deterrents: tuple[str, ...]
+    corrections: tuple[str, ...] = ()
+    """Notes that this context was shown before and that were taken back since: told now, once."""
 
 
 class Obstacle(Part, frozen=True, kw_only=True):
@@ -154,6 +156,7 @@ class FireAnswer(Answer, frozen=True, kw_only=True):
     notes: tuple[NoteView, ...]
     text: str
     tokens: int
+    corrections: tuple[str, ...] = ()
 
 
 class ListAnswer(Answer, frozen=True, kw_only=True):
@@ -325,6 +328,7 @@ class LedgerRow(Part, frozen=True, kw_only=True):
     versions: tuple[int, ...]
     tokens: int
     deterrents: tuple[str, ...]
+    corrections: tuple[str, ...] = ()
     session: str | None = None
     budget_tokens: int | None = None
     text: str | None = None
