@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, cast
 
 import typer
 
-from amnesiad.cli.identity import Role, decide_role, default_workspace
+from amnesiad.cli.identity import Role, decide_role
 from amnesiad.cli.screen import say, sentence
 from amnesiad.errors import Invalid
 from amnesiad.limits import MAX_REQUEST_BYTES
 from amnesiad.places import config_file
+from amnesiad.repository import default_workspace
 
 if TYPE_CHECKING:
     from amnesiad.client import Client

@@ -1,17 +1,16 @@
-"""For whom the command line speaks: the role it may claim and the workspace it stands in.
+"""For whom the command line speaks: the role it may claim.
 
-Everything here is decided from arguments (the environment, the directory, what is a terminal), so that it can be
-tested without either; the one process it starts is ``git rev-parse``. It asks the daemon nothing: a role is a claim,
-kept honest by convention, and the daemon alone decides what a role may do.
+Everything here is decided from arguments (the environment, what is a terminal), so that it can be tested without either.
+It asks the daemon nothing: a role is a claim, kept honest by convention, and the daemon alone decides what a role may do.
+The workspace that a directory stands for is ``amnesiad.repository``'s to say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final, Literal
 
-from amnesiad.errors import Forbidden, Invalid
+from amnesiad.errors import Forbidden
 
 Role = Literal["human", "agent"]
 
@@ -33,12 +32,6 @@ AGENT_MARKERS: Final = (
 
 USER_VARIABLES: Final = frozenset({"CODEX_HOME", "CODEX_API_KEY"})
 """Variables a person exports to configure an agent. They match a marker's pattern but say nothing of who is typing."""
-
-GIT_TIMEOUT_S: Final = 5.0
-"""``git rev-parse`` takes milliseconds; on a file system that hangs, waiting longer would not help."""
-
-# A git hook runs with these set, and git would then believe them rather than the directory it stands in.
-_GIT_LOCATION: Final = frozenset({"GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"})
 
 
 def agent_marker(environ: Mapping[str, str]) -> str | None:
@@ -78,53 +71,3 @@ def decide_role(wanted: Role | None, environ: Mapping[str, str], *, terminal: bo
             )
         return "human"
     return "human" if terminal and marker is None and not named_agent else "agent"
-
-
-def default_workspace(directory: Path, environ: Mapping[str, str], *, store_is_local: bool = True) -> str:
-    """The workspace of a directory: its repository, shared by all worktrees, else the directory itself.
-
-    Raises ``Invalid`` when the store is shared between machines (the same path in two containers is not the same
-    workspace), when the path is not UTF-8, or when git does not answer.
-    """
-    if not store_is_local:
-        raise Invalid(
-            "the store is on another machine, so the current directory does not name a workspace",
-            field="workspace",
-            hint="name one with --workspace or AMNESIA_WORKSPACE, the same on every machine that shares it",
-        )
-    name = str(_repository(directory, environ) or directory.resolve())
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise Invalid(
-            "the path of this directory is not UTF-8, so it cannot name a workspace",
-            field="workspace",
-            hint="name one with --workspace",
-        ) from None
-    return name
-
-
-def _repository(directory: Path, environ: Mapping[str, str]) -> Path | None:
-    """The root of the repository that a directory belongs to, or ``None`` outside of one or without git."""
-    import subprocess
-
-    # Asking where the repository is runs none of its hooks, so one that belongs to somebody else (a bind mount, most
-    # often) is no danger here, and refusing it would give each of its directories a memory of its own.
-    command = ["git", "-c", "safe.directory=*", "rev-parse", "--git-common-dir"]
-    clean = {name: value for name, value in environ.items() if name not in _GIT_LOCATION}
-    try:
-        answer = subprocess.run(command, cwd=directory, env=clean, capture_output=True, timeout=GIT_TIMEOUT_S)
-    except FileNotFoundError:
-        return None
-    except subprocess.TimeoutExpired:
-        raise Invalid(
-            f"git did not say within {GIT_TIMEOUT_S:g} s which repository this directory belongs to",
-            field="workspace",
-            hint="name the workspace with --workspace",
-        ) from None
-    found = answer.stdout.removesuffix(b"\n")
-    if answer.returncode != 0 or not found:
-        return None
-    common = (directory / found.decode("utf-8", "surrogateescape")).resolve()
-    # A bare repository and a submodule keep their common directory under another name; it is their identity as it is.
-    return common.parent if common.name == ".git" else common
