@@ -40,6 +40,7 @@ from amnesiad.core.lifecycle import (
 )
 from amnesiad.core.policy import Policy
 from amnesiad.errors import AmnesiaError, NotFound, StoreUnavailable
+from amnesiad.store.contexts import forget_shown
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, Keys
 from amnesiad.store.log import Log, seq_key
@@ -258,9 +259,8 @@ class Bridge:
                 # One that runs already may have passed the file by; one that waits behind it has not.
                 if not await self._jobs.enqueue("check_anchors", ws, key=ws):
                     await self._jobs.enqueue("check_anchors", ws, key=f"{ws}-next")
-            case Compacted(session=session):
-                with store_errors():
-                    await self._redis.delete(log.keys.ledger(session))
+            case Compacted(context=context):
+                await forget_shown(self._redis, log.keys, context)
 
     async def _park(self, seq: bytes, fields: dict[bytes, bytes] | None, error: str) -> None:
         """Put an event aside, as it came, with what is wrong with it."""

@@ -4,8 +4,10 @@ Order: pinned, directives, what the step matched (in recall's order), then the r
 four tiers. A note that does not fit is skipped, never cut, and counted; a tier in which ``MAX_PASSED_OVER`` notes in a
 row did not fit is given up, so that a nearly full budget does not have every note of a workspace counted. Revoked notes
 that match the step come as deterrents; they are charged right after the matched notes, before the rest, because a
-warning about this step must not be crowded out by whatever else is strong. Nothing here knows how tokens are counted,
-who may see a note or where notes live. Specification, section 7.
+warning about this step must not be crowded out by whatever else is strong. Corrections of what was shown before come
+first of all: an agent that goes on believing what was taken back is worse off than one that is told less. What
+superseded a corrected note stands before what the step matched, so that the new text is there with its correction.
+Nothing here knows how tokens are counted, who may see a note or where notes live. Specification, section 7.
 """
 
 from __future__ import annotations
@@ -61,8 +63,11 @@ class Listed:
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """What the step asked for matched. ``matched``: live ids in recall's order. ``on_path``: those among them that a
-    path of the step matched. ``deterrents``: revoked notes, the most relevant first."""
+    path of the step matched. ``deterrents``: revoked notes, the most relevant first. ``corrections``: notes that were
+    taken back after they had been shown, each with its line, and ``successors`` what took their place."""
 
+    corrections: Sequence[tuple[str, str]] = ()
+    successors: Sequence[str] = ()
     matched: Sequence[str] = ()
     on_path: Collection[str] = frozenset()
     deterrents: Sequence[Note] = ()
@@ -71,13 +76,14 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome. ``tokens`` is what the counter charges for ``text``, 0 for an empty one; never above the budget.
 
-    ``ids`` and ``deterrents`` are in the order of the lines. ``matched`` are the ids selected because of the step, for
-    renewal. ``omitted_ids`` names the first ``MAX_OMITTED_IDS`` of ``omitted_count``.
+    ``corrections``, ``ids`` and ``deterrents`` are in the order of the lines. ``matched`` are the ids selected because
+    of the step, for renewal. ``omitted_ids`` names the first ``MAX_OMITTED_IDS`` of ``omitted_count``.
     """
 
     text: str = ""
     tokens: int = 0
     budget_tokens: int
+    corrections: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     matched: tuple[str, ...] = ()
     deterrents: tuple[str, ...] = ()
@@ -114,8 +120,13 @@ def select(
     counted again, and gives up its last lines should an estimate have been too low.
     """
     left = budget_tokens - _frame_cost(counter, budget_tokens)
+    corrected: list[tuple[str, str]] = []
     chosen: list[Note] = []
     omitted: dict[str, int] = {}
+    for id_, line in step.corrections:
+        if (price := line_cost(counter, line)) <= left:
+            left -= price
+            corrected.append((id_, line))
 
     def fill(notes: Iterable[Note]) -> None:
         nonlocal left
@@ -134,16 +145,20 @@ def select(
     def order(note: Note) -> tuple[float, int, str]:
         return strength_order(note, policy, last_access(note.id), now)
 
-    matched = [note for id_ in dict.fromkeys(step.matched) if (note := find(id_)) and _eligible(note, step.on_path)]
+    asked_for = dict.fromkeys([*step.successors, *step.matched])
+    matched = [note for id_ in asked_for if (note := find(id_)) and _eligible(note, step.on_path)]
     stale = sorted((note for note in matched if note.state == "stale"), key=order)
     tiers: tuple[Tier, ...] = ("pinned", "directive")
     for tier in tiers:
         fill(merge(pool.strongest(tier), [note for note in stale if tier_of(note) == tier], key=order))
     fill(note for note in matched if tier_of(note) == "rest")
     warnings: list[tuple[str, str]] = []
+    told = {id_ for id_, _ in corrected}
     for note in step.deterrents:
         if len(warnings) == policy.max_deterrents:
             break
+        if note.id in told:
+            continue
         line = render.deterrent(note, words.get(note.id))
         price = line_cost(counter, line)
         if price <= left:
@@ -152,20 +167,21 @@ def select(
     tried = {note.id for note in matched}
     fill(note for note in pool.strongest("rest") if note.id not in tried)
 
-    lines = [(note.id, render.memory_line(note, words[note.id], policy, now)) for note in chosen]
-    lines += warnings
+    lines = corrected + [(note.id, render.memory_line(note, words[note.id], policy, now)) for note in chosen] + warnings
     kept, text, tokens = _compose(lines, units, counter, budget_tokens)
-    ids = tuple(note.id for note in chosen[:kept])
+    kept_notes = max(0, kept - len(corrected))
+    ids = tuple(note.id for note in chosen[:kept_notes])
     asked = frozenset(step.matched)
     return Selection(
         text=text,
         tokens=tokens,
         budget_tokens=budget_tokens,
+        corrections=tuple(id_ for id_, _ in corrected[:kept]),
         ids=ids,
         matched=tuple(id_ for id_ in ids if id_ in asked),
-        deterrents=tuple(id_ for id_, _ in warnings[: max(0, kept - len(chosen))]),
+        deterrents=tuple(id_ for id_, _ in warnings[: max(0, kept_notes - len(chosen))]),
         omitted_count=pool.count + len(stale) - len(ids),
-        omitted_ids=tuple([*(note.id for note in chosen[kept:]), *omitted][:MAX_OMITTED_IDS]),
+        omitted_ids=tuple([*(note.id for note in chosen[kept_notes:]), *omitted][:MAX_OMITTED_IDS]),
         left=omitted,
     )
 

@@ -82,9 +82,9 @@ class Check(msgspec.Struct, frozen=True, tag=True):
 
 
 class Compacted(msgspec.Struct, frozen=True, tag=True):
-    """A session's context was compacted: what it was shown is gone from it."""
+    """A session's context, or a child's, was compacted: what it was shown is gone from it."""
 
-    session: str
+    context: str
 
 
 Effect = Open | Touch | End | Settle | Check | Compacted
@@ -154,8 +154,14 @@ def effects(event: LifecycleEvent, policy: Policy) -> list[Effect]:
     if event.event == "file-changed":
         return [*alive, Check()]
     if event.event == "compacted" and event.session is not None:
-        return [*alive, Compacted(event.session)]
+        return [*alive, Compacted(_context_of(event, kind))]
     return alive
+
+
+def _context_of(event: LifecycleEvent, kind: AgentKind) -> str:
+    """The context window of a compacted session's agent, as ``Caller.context`` names it."""
+    inner = event.agent is not None and kind not in ("main", "fresh")
+    return f"{event.session}/{event.agent}" if inner else str(event.session)
 
 
 def _end(event: LifecycleEvent, owner: str | None, kind: AgentKind, policy: Policy) -> list[Effect]:

@@ -6,6 +6,7 @@ The choice under the budget is ``core.inject``'s.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,7 +19,9 @@ from amnesiad.core import recall as ranking
 from amnesiad.core.callers import Caller
 from amnesiad.core.notes import Note
 from amnesiad.core.times import MINUTE_MS
+from amnesiad.errors import StoreUnavailable
 from amnesiad.service.answers import view
+from amnesiad.service.correcting import Corrections
 from amnesiad.service.ledger import Shown
 from amnesiad.service.listening import Listener, News
 from amnesiad.service.recalling import Recalling
@@ -51,19 +54,20 @@ class Injecting(Recalling):
         paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
 
         await self.meaning.ask(request.query)
+        owed = self._owed(caller)
 
         def select(workspace: Workspace, now: int) -> Selected[tuple[wire.InjectAnswer, tuple[str, ...]]]:
             budget = self._budget(workspace, request)
             if not workspace.policy.injection_enabled:
                 return Selected((_empty_block(budget, workspace), ()), (), (), b"")
-            chosen = self._choose(workspace, caller, request, paths, budget, now, listener)
-            entry = _block_entry("inject", workspace, caller, chosen, now)
+            chosen = self._choose(workspace, caller, request, paths, budget, now, owed, listener)
+            entry = _block_entry("inject", workspace, caller, chosen, now, owed)
             used = tuple(note for note in (workspace.settled(id_, now) for id_ in chosen.ids) if note is not None)
             warned = tuple(workspace.notes[id_] for id_ in chosen.deterrents)
             return Selected((_block_answer(chosen, workspace), chosen.matched), used, warned, entry)
 
         once = None if listener is None else listener.once
-        shown = await self.show(workspace, request, select, strict=True, once=once)
+        shown = await self.show(workspace, request, select, strict=True, once=once, corrections=owed)
         if shown is None:
             return _empty_block(self._budget(None, request), None)
         (answer, matched), used, _ = shown
@@ -83,7 +87,12 @@ class Injecting(Recalling):
         check_query(request.query)
         paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
         await self.meaning.ask(request.query)
-        chosen = self._choose(workspace, request.caller.to_core(), request, paths, budget, self.clock.now_ms())
+        caller = request.caller.to_core()
+        owed = self._owed(caller)
+        if owed is not None:
+            with contextlib.suppress(StoreUnavailable):
+                await owed.look(workspace)
+        chosen = self._choose(workspace, caller, request, paths, budget, self.clock.now_ms(), owed)
         return msgspec.structs.replace(_block_answer(chosen, workspace), degraded=degraded)
 
     def _budget(self, workspace: Workspace | None, request: wire.InjectRequest) -> int:
@@ -99,9 +108,12 @@ class Injecting(Recalling):
         paths: tuple[str, ...],
         budget: int,
         now: int,
+        owed: Corrections | None,
         listener: Listener | None = None,
     ) -> selection.Selection:
         step = self._step(workspace, caller, request, paths, now, listener)
+        if owed is not None:
+            step = _corrected(step, owed, workspace, caller, listener)
         pool: selection.Pool = workspace.active(caller, now)
         if listener is None:
             return self._fill(workspace, caller, pool, step, budget, now)
@@ -111,6 +123,10 @@ class Injecting(Recalling):
             matched = list(workspace.visible_live(caller, now, step.matched))
             pool = selection.Listed(matched, workspace.policy, workspace.last_access, now)
         return listener.fitting(lambda tokens: self._fill(workspace, caller, pool, step, tokens, now), budget)
+
+    def _owed(self, caller: Caller) -> Corrections | None:
+        """What the caller's context may have to be told; nothing where nobody knows which context it is."""
+        return None if caller.context is None else Corrections(caller.context, self.context_kept(caller))
 
     def _fill(
         self,
@@ -197,7 +213,10 @@ class Injecting(Recalling):
         return list(found.values())[:most]
 
     async def fire(self, request: wire.FireRequest) -> wire.FireAnswer:
-        """Notes whose triggers the occasion matches, each once per session until compaction (or past its cooldown)."""
+        """Notes whose triggers the occasion matches, each once per context until compaction (or past its cooldown).
+
+        Corrections come along with notes: most occasions match none, and an empty answer must stay cheap.
+        """
         workspace = await self.reader(request)
         if workspace is None:
             return wire.FireAnswer(notes=(), text="", tokens=0, seq="0-0")
@@ -208,10 +227,12 @@ class Injecting(Recalling):
         occasion = triggers.Occasion(event=request.event, paths=paths, command=request.command, prompt=request.prompt)
         turn = request.turn or ""
         once: Once | None = None
-        if caller.session:
-            once = await workspace.log.once(caller.session, turn, self.settings.session_lease)
+        if caller.context is not None:
+            once = await workspace.log.once(caller.context, turn, self.context_kept(caller))
         elif turn:
             once = await workspace.log.once(f"{caller.actor} {turn}", turn, TURN_KEEP_MS)
+
+        owed = self._owed(caller)
 
         def select(workspace: Workspace, now: int) -> Selected[wire.FireAnswer]:
             if not workspace.policy.injection_enabled:
@@ -226,6 +247,8 @@ class Injecting(Recalling):
             )
             ids = tuple(one.note.id for one in ranked)
             step = selection.Step(matched=ids, on_path=frozenset(ids))
+            if owed is not None and ids:
+                step = _corrected(step, owed, workspace, caller)
             pool = selection.Listed(hit, workspace.policy, workspace.last_access, now)
             chosen = self._fill(workspace, caller, pool, step, workspace.policy.max_injected_tokens, now)
             used = tuple(note for note in (workspace.settled(id_, now) for id_ in chosen.ids) if note is not None)
@@ -233,12 +256,13 @@ class Injecting(Recalling):
                 notes=tuple(view(workspace, note, now) for note in used),
                 text=chosen.text,
                 tokens=chosen.tokens,
+                corrections=chosen.corrections,
                 seq=workspace.position,
             )
-            entry = _block_entry("fire", workspace, caller, chosen, now) if used else b""
+            entry = _block_entry("fire", workspace, caller, chosen, now, owed if ids else None)
             return Selected(answer, used, (), entry)
 
-        shown = await self.show(workspace, request, select, strict=True, once=once)
+        shown = await self.show(workspace, request, select, strict=True, once=once, corrections=owed)
         if shown is None:
             return wire.FireAnswer(notes=(), text="", tokens=0, seq="0-0")
         answer, used, _ = shown
@@ -253,6 +277,23 @@ def may_fire(shown: tuple[int, str] | None, cooldown_ms: int | None, turn: str, 
         return True
     at, in_turn = shown
     return cooldown_ms is not None and now - at >= cooldown_ms and not (turn and turn == in_turn)
+
+
+def _corrected(
+    step: selection.Step,
+    owed: Corrections,
+    workspace: Workspace,
+    caller: Caller,
+    listener: Listener | None = None,
+) -> selection.Step:
+    """The step with what the caller's context must be told, and with what took the place of it, where that is news."""
+    lines = owed.choose(workspace, caller)
+    if not lines:
+        return step
+    successors = owed.successors
+    if listener is not None:
+        successors = [id_ for id_ in successors if (note := workspace.notes.get(id_)) and listener.is_news(note)]
+    return msgspec.structs.replace(step, corrections=lines, successors=successors)
 
 
 def _empty_block(budget: int, workspace: Workspace | None) -> wire.InjectAnswer:
@@ -275,11 +316,16 @@ def _block_answer(chosen: selection.Selection, workspace: Workspace) -> wire.Inj
         budget_tokens=chosen.budget_tokens,
         omitted=wire.Omitted(count=chosen.omitted_count, ids=chosen.omitted_ids),
         deterrents=chosen.deterrents,
+        corrections=chosen.corrections,
         seq=workspace.position,
     )
 
 
-def _block_entry(kind: str, workspace: Workspace, caller: Caller, chosen: selection.Selection, now: int) -> bytes:
+def _block_entry(
+    kind: str, workspace: Workspace, caller: Caller, chosen: selection.Selection, now: int, owed: Corrections | None
+) -> bytes:
+    """The ledger's entry of a block, empty for an empty one; the corrections in it are those that will be marked."""
+    corrections = () if owed is None else owed.settle_on(workspace, chosen.corrections)
     entry = Shown(
         at=now,
         kind=kind,
@@ -290,6 +336,7 @@ def _block_entry(kind: str, workspace: Workspace, caller: Caller, chosen: select
         tokens=chosen.tokens,
         budget=chosen.budget_tokens,
         deterrents=tuple((id_, workspace.notes[id_].version) for id_ in chosen.deterrents),
+        corrections=corrections,
         seen=workspace.position,
     )
-    return msgspec.json.encode(entry) if chosen.ids or chosen.deterrents else b""
+    return msgspec.json.encode(entry) if chosen.text else b""

@@ -39,6 +39,8 @@ class Shown(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: int = 0
     budget: int = 0
     deterrents: tuple[tuple[str, int], ...] = ()
+    corrections: tuple[tuple[str, int, int], ...] = ()
+    """Note id, version, and when (epoch ms) the note had been shown; in the order told, before the notes."""
     seen: str = ""
     """How far into the log the selection had seen."""
 
@@ -82,6 +84,10 @@ class Ledger(Looking):
             raise NotFound(f"there is no ledger entry {seq}", field="entry", hint="amnesia ledger lists them")
         policy = await self._policy_then(workspace, shown.seen)
         lines = []
+        for note_id, version, at in shown.corrections:
+            then = await self._then(workspace, note_id, version)
+            note, words = (then.note, workspace.words.get(note_id)) if then.tomb is None else (then.tomb.note, None)
+            lines.append(render.correction(note, words, at))
         for note_id, version, _ in shown.ids:
             then = await self._then(workspace, note_id, version)
             lines.append(self._line(workspace, then, policy, shown.at))
@@ -157,6 +163,7 @@ def _row(seq: str, shown: Shown) -> wire.LedgerRow:
         versions=tuple(version for _, version, _ in shown.ids),
         tokens=shown.tokens,
         deterrents=tuple(id_ for id_, _ in shown.deterrents),
+        corrections=tuple(id_ for id_, _, _ in shown.corrections),
         session=shown.session,
         budget_tokens=shown.budget or None,
     )

@@ -19,7 +19,9 @@ from amnesiad.core.events import AnyNoteEvent
 from amnesiad.core.notes import Note
 from amnesiad.errors import StoreUnavailable
 from amnesiad.service.change import Change
+from amnesiad.service.correcting import Corrections
 from amnesiad.service.ledger import Ledger
+from amnesiad.store.contexts import Telling
 from amnesiad.store.log import Once, at_or_past
 from amnesiad.workspace import Use, Workspace
 
@@ -61,47 +63,69 @@ class Showing(Ledger):
         *,
         strict: bool = False,
         once: Once | None = None,
+        corrections: Corrections | None = None,
     ) -> tuple[T, tuple[Note, ...], bool] | None:
         """Select, log and check, until what is shown stands. Returns the answer, the notes used, and ``degraded``;
         ``None`` when the workspace turns out to have been dropped.
 
         ``strict`` raises ``StoreUnavailable`` instead of answering degraded. ``once`` is what ``select`` leaves out
-        because it was shown before; what it shows is marked there.
+        because it was shown before; what it shows is marked there. ``corrections`` are brought up to date before each
+        selection, and those that it makes are marked.
         """
         caller = request.caller.to_core()
+        telling = None if corrections is None else corrections.telling
+        if telling is None and caller.context is not None:
+            telling = Telling(caller.context, self.context_kept(caller))
         attempt = 0
         while attempt < READ_ATTEMPTS + PATIENT_ATTEMPTS:
+            if corrections is not None:
+                await corrections.look(workspace)
+            if telling is not None:
+                telling.corrections = ()
             now = self.clock.now_ms()
             selected = select(workspace, now)
             seen = workspace.position if attempt < READ_ATTEMPTS else ""
             pairs = [(note.id, self._version(workspace, note)) for note in (*selected.used, *selected.shown)]
             try:
-                found = await workspace.log.witness(
-                    now,
-                    pairs,
-                    entry=selected.entry,
-                    used=len(selected.used),
-                    seen=seen,
-                    policy=workspace.policy_version,
-                    once=once,
-                )
-                stands = not (found.later_policy or found.moved or found.shown)
+                try:
+                    found = await workspace.log.witness(
+                        now,
+                        pairs,
+                        entry=selected.entry,
+                        used=len(selected.used),
+                        seen=seen,
+                        policy=workspace.policy_version,
+                        once=once,
+                        telling=telling,
+                    )
+                except BaseException:
+                    # The reply was lost, or nobody waits for the answer any more.
+                    if corrections is not None:
+                        corrections.lost(workspace)
+                    raise
+                stands = not (found.later_policy or found.moved or found.shown or found.told)
                 # By the position of the selection: another request may have moved the projection on meanwhile.
                 if stands and seen in ("", found.last):
                     workspace.count_use([note.id for note in selected.used], now)
                     self.alive(workspace, caller, now)
+                    if corrections is not None:
+                        corrections.told(workspace)
                     return selected.answer, selected.used, False
                 await self.follow(workspace)
                 if found.later_policy:
                     await workspace.reload_policy()
-                known = dict(pairs)
+                if corrections is not None:
+                    corrections.told_elsewhere(workspace, found.told)
+                known: dict[str, int | None] = dict(pairs)
+                if telling is not None:
+                    known |= {one.note: one.version for one in telling.corrections}
                 for note_id in found.moved:
                     note = workspace.notes.get(note_id)
                     if note is not None and note.version == known[note_id]:
                         # No event explains it, so its head is damaged. It must not stop everybody's answers.
                         workspace.set_aside(note_id, "head: another version than the log's")
                 # What others have shown meanwhile leaves fewer to select: that is no reason to give up.
-                attempt += not found.shown
+                attempt += not (found.shown or found.told)
             except StoreUnavailable:
                 if strict:
                     raise
@@ -114,6 +138,10 @@ class Showing(Ledger):
                 workspace = reopened
                 attempt += 1
         raise StoreUnavailable("notes kept changing while they were read", hint="try again")
+
+    def context_kept(self, caller: Caller) -> int:
+        """How long (ms) what a context was shown is remembered after the last showing: as long as its owner's lease."""
+        return self.settings.child_lease if caller.child else self.settings.session_lease
 
     def _version(self, workspace: Workspace, note: Note) -> int:
         """The recorded version behind a settled note: what the store compares."""

@@ -95,6 +95,11 @@ class Keys:
         """string · commit · keyed hash of the body and the answer without words; 24 h"""
         return f"{self.prefix}req:{request_id}"
 
-    def ledger(self, session: str) -> str:
+    def ledger(self, context: str) -> str:
         """hash · fire writes and reads · note id → turn it was last shown in; until compaction or the session's lease"""
-        return f"{self.prefix}ledger:{session}"
+        return f"{self.prefix}ledger:{context}"
+
+    def shown(self, context: str) -> str:
+        """hash · witness writes, injections read · note id → when it was shown, and whether it was corrected since; until
+        compaction or the session's lease"""
+        return f"{self.prefix}shown:{context}"

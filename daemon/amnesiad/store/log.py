@@ -20,6 +20,7 @@ from redis.asyncio import Redis
 
 from amnesiad.core.events import Event, decode
 from amnesiad.errors import Bug, NotFound, StoreUnavailable
+from amnesiad.store.contexts import Correction, Telling
 from amnesiad.store.faults import StoreSilent, store_errors
 from amnesiad.store.keys import Keys
 
@@ -147,6 +148,8 @@ class Witnessed(NamedTuple):
     """Notes that do not stand at the version given."""
     shown: list[str]
     """Notes that were shown to the same ones by another answer."""
+    told: dict[str, str]
+    """Corrections that another answer has made, or whose note was shown again: what stands there instead."""
 
 
 class Stored(NamedTuple):
@@ -287,12 +290,14 @@ class Log:
         seen: str = "",
         policy: int | None = None,
         once: Once | None = None,
+        telling: Telling | None = None,
     ) -> Witnessed:
         """Check that notes still stand at the versions shown and, if so, log that they were.
 
         With ``seen``, the answer's position, nothing is logged either where the log has grown past it; with ``policy``,
         the version it was made by, where a later one is in force; with ``once``, where another answer has shown one of
-        the used notes meanwhile, and those shown are marked in the same step.
+        the used notes meanwhile, and those shown are marked in the same step; with ``telling``, where one of its
+        corrections was made meanwhile, and the used notes are recorded as shown to its context.
 
         ``entry`` is the ledger entry (no words), ``owner`` the owner whose sign of life this is, ``used`` how many of
         the first notes shown count as used. Raises ``NotFound`` when the workspace was dropped.
@@ -300,17 +305,25 @@ class Log:
         k = self.keys
         ledger, mark, keep_ms = ("", "", 0) if once is None else (once.name, f"{now}|{once.turn}", once.keep_ms)
         args: list[Any] = [now, entry, owner, used, seen, "" if policy is None else policy, mark, keep_ms]
+        context, corrections = "", cast(Sequence[Correction], ())
+        if telling is None:
+            args += ("", "", 0)
+        else:
+            context, corrections = telling.context, telling.corrections
+            args += (telling.keep_ms, telling.op, len(corrections))
+        for one in corrections:
+            args += (one.note, "" if one.version is None else one.version, one.mark)
         for note, version in shown:
             args += (note, version, "" if once is None else once.marks.get(note, ""))
-        keys = [k.log, k.heads, k.access, k.use, k.leases, k.cells, k.ledger(ledger)]
+        keys = [k.log, k.heads, k.access, k.use, k.leases, k.cells, k.ledger(ledger), k.shown(context)]
         rows = await self._run(self._witness, keys, args)
         if not rows:
             raise NotFound("the workspace was dropped", field="workspace")
-        last, later, moved, marks = rows
-        names = [row.decode() for row in marks[::2]]
+        last, later, *found = rows
+        moved, marks, told = (_texts(one) for one in found)
         if once is not None:
-            once.marks.update(zip(names, (row.decode(errors="replace") for row in marks[1::2]), strict=True))
-        return Witnessed(last.decode(), bool(later), [row.decode() for row in moved], names)
+            once.marks.update(zip(marks[::2], marks[1::2], strict=True))
+        return Witnessed(last.decode(), bool(later), moved, marks[::2], dict(zip(told[::2], told[1::2], strict=True)))
 
     async def shown(self, limit: int, *, before: str = "+") -> list[tuple[str, bytes]]:
         """The latest ledger entries (JSON) with their stream ids, newest first; ``before`` is the newest to read.
@@ -386,6 +399,10 @@ def _fitting(units: Sequence[Unit]) -> int:
         if count and (work > MAX_UNITS_PER_CALL or size > MAX_BYTES_PER_CALL):
             return count
     return len(units)
+
+
+def _texts(rows: Iterable[bytes]) -> list[str]:
+    return [row.decode(errors="replace") for row in rows]
 
 
 def _text(value: str | bytes | int) -> str:
