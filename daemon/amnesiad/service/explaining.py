@@ -172,10 +172,11 @@ class Explaining(Injecting):
         if trigger is None:
             text = f"none of its {len(words.triggers)} triggers matches" if words.triggers else "it has no trigger"
             return [_obstacle("fire", "no-trigger", text)]
-        shown = (await workspace.log.fired(viewer.session)).get(note.id) if viewer.session else None
+        context = viewer.context or viewer.session
+        shown = (await workspace.log.fired(context)).get(note.id) if context else None
         if shown is None or may_fire(shown, trigger.cooldown_ms, "", now):
             return []
-        text = f"it was shown to session {viewer.session} at {format_time(shown[0])}, and comes once until compaction"
+        text = f"it was shown to session {context} at {format_time(shown[0])}, and comes once until compaction"
         return [_obstacle("fire", "shown-already", text)]
 
 
