@@ -108,7 +108,7 @@ class Injecting(Recalling):
         paths: tuple[str, ...],
         budget: int,
         now: int,
-        owed: Corrections | None,
+        owed: Corrections | None = None,
         listener: Listener | None = None,
     ) -> selection.Selection:
         step = self._step(workspace, caller, request, paths, now, listener)

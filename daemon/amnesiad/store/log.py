@@ -342,9 +342,9 @@ class Log:
         marks = {note.decode(errors="replace"): mark.decode(errors="replace") for note, mark in rows.items()}
         return Once(name, turn, keep_ms, marks)
 
-    async def fired(self, session: str) -> dict[str, tuple[int, str]]:
-        """Which notes ``fire`` has shown this session since its last compaction: when (epoch ms) and in which turn."""
-        once = await self.once(session, "", 0)
+    async def fired(self, context: str) -> dict[str, tuple[int, str]]:
+        """Which notes ``fire`` has shown this context since its last compaction: when (epoch ms) and in which turn."""
+        once = await self.once(context, "", 0)
         return {note: shown for note in once.marks if (shown := once.shown(note)) is not None}
 
     async def stored_answer(self, request_id: str) -> tuple[str, bytes] | None:
