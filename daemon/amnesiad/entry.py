@@ -19,3 +19,7 @@ def main() -> int:
     from amnesiad import cli
 
     return cli.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -60,6 +60,15 @@ def configured_socket(environ: Mapping[str, str]) -> str:
     return str(default_socket(environ, state_dir))
 
 
+def service_file(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
+    """Where this user's service manager finds the service that ``amnesia install service`` sets up."""
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - without a home, unlike pathlib, it goes on
+    if platform == "darwin":
+        return home / "Library" / "LaunchAgents" / "amnesiad.plist"
+    config = environ.get("XDG_CONFIG_HOME", "")
+    return (Path(config) if Path(config).is_absolute() else home / ".config") / "systemd" / "user" / "amnesia.service"
+
+
 def _read(path: Path | None) -> Mapping[str, Any]:
     if path is None:
         return {}

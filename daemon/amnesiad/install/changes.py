@@ -15,7 +15,6 @@ from amnesiad.errors import Invalid
 
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """Settings are kilobytes, and the largest file an agent keeps its state in a few megabytes."""
-NEW_FILE_MODE: Final = 0o644
 BOM: Final = "\ufeff"
 
 
@@ -25,7 +24,7 @@ class Change(NamedTuple):
     path: Path
     before: str | None
     after: str | None
-    mode: int = NEW_FILE_MODE
+    mode: int = 0o644
 
     @property
     def needed(self) -> bool:

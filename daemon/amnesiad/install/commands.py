@@ -21,7 +21,6 @@ MAX_SECONDS: Final = 1
 """As long as the Python form waits."""
 
 _OUR_HOOK: Final = re.compile(r"/v1/hooks/[a-z-]+|amnesiad/shims/hook\.py|\bamnesia hook ")
-_SOCKET: Final = re.compile(r"--(?:unix-)?socket[ =]('[^']*'|[^\s;']+)")
 
 
 def hook_line(agent: str, form: Form, *, socket: str, workspace: str | None = None) -> str:
@@ -35,12 +34,12 @@ def hook_line(agent: str, form: Form, *, socket: str, workspace: str | None = No
     # -q: no ~/.curlrc. -f: a refusal is no output. Kept until it is whole, so that half an answer is never read.
     curl = shlex.join(
         [
-            *("curl", "-qsf", "--noproxy", "*", "--max-time", str(MAX_SECONDS), "--unix-socket", socket),
+            *("curl", "-qsf", "--noproxy", "amnesiad", "--max-time", str(MAX_SECONDS), "--unix-socket", socket),
             *("-H", "Expect:", "--data-binary", "@-", f"http://amnesiad/v1/hooks/{agent}{query}"),
         ]
     )
     return _for_sh(
-        f"if command -v curl >/dev/null; then answer=$({curl}) && printf '%s\\n' \"$answer\"; else {python}; fi || true"
+        f'if command -v curl >/dev/null; then answer=$({curl}) && printf %s "$answer"; else {python}; fi || true'
     )
 
 
@@ -67,9 +66,8 @@ def is_our_status_line(command: object) -> bool:
 
 def socket_of(command: str) -> str | None:
     """The socket that one of our lines names, if it names one."""
-    inner = _unwrapped(command)
-    found = _SOCKET.search(inner)
-    return None if found is None else found[1].strip("'")
+    words = iter(_words(command))
+    return next((next(words, "").rstrip(";") for word in words if word in ("--socket", "--unix-socket")), None)
 
 
 def _python(shim: str) -> list[str]:
@@ -80,9 +78,10 @@ def _for_sh(script: str) -> str:
     return f"sh -c {shlex.quote(script)}"
 
 
-def _unwrapped(command: str) -> str:
+def _words(command: str) -> list[str]:
+    """The words of a line, those of the script in it where it is one for ``sh``."""
     try:
         words = shlex.split(command)
-    except ValueError:
-        return command
-    return words[2] if words[:2] == ["sh", "-c"] and len(words) == 3 else command
+        return shlex.split(words[2]) if words[:2] == ["sh", "-c"] and len(words) == 3 else words
+    except ValueError:  # a quotation that is not closed: somebody has edited it
+        return command.split()

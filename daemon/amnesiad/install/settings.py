@@ -8,12 +8,15 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from amnesiad.errors import Invalid
 from amnesiad.install import commands, jsontext
 from amnesiad.install.changes import BOM, Change, read
 from amnesiad.install.table import SERVER, Agent, Hook, Mcp, Scope
+
+_NEW_FILE_MODES: Final[Mapping[Scope, int]] = {"user": 0o600, "project": 0o644}
+"""A file in a home may come to hold tokens; one in a repository is for all who work there."""
 
 
 class Wanted(NamedTuple):
@@ -51,8 +54,13 @@ class Places(NamedTuple):
 
 
 def install(agent: Agent, scope: Scope, places: Places, wanted: Wanted) -> list[Change]:
-    """The changes that lead the agent's hooks and its MCP client to us. Done before, they change nothing."""
-    drafts = _Drafts()
+    """The changes that lead the agent's hooks and its MCP client to us. Done before, they change nothing.
+
+    Raises ``Invalid`` for a file that cannot be edited, and where a status line is wanted of an agent that has none.
+    """
+    if wanted.statusline and not agent.status_line:
+        raise Invalid(f"{agent.title} has no status line that a command fills", field="statusline")
+    drafts = _Drafts(_NEW_FILE_MODES[scope])
     hooks_file = places.of(agent, scope, agent.files[scope])
     text = drafts.text(hooks_file)
     for key, number in agent.frame.items():
@@ -78,7 +86,7 @@ def install(agent: Agent, scope: Scope, places: Places, wanted: Wanted) -> list[
 
 def undo(agent: Agent, scope: Scope, places: Places) -> list[Change]:
     """The changes that take away what ``install`` added, and nothing else. A file that held only that goes as well."""
-    drafts = _Drafts()
+    drafts = _Drafts(_NEW_FILE_MODES[scope])
     hooks_file = places.of(agent, scope, agent.files[scope])
     if (text := drafts.text(hooks_file)).strip():
         text = _without_hooks(agent, text, hooks_file, keep=())
@@ -156,7 +164,8 @@ def find(agent: Agent, scope: Scope, places: Places) -> list[Found]:
 class _Drafts:
     """The files that are being changed: two parts of one setting may stand in the same file."""
 
-    def __init__(self) -> None:
+    def __init__(self, new_file_mode: int) -> None:
+        self._mode = new_file_mode
         self._files: dict[Path, tuple[str | None, str]] = {}
 
     def text(self, path: Path) -> str:
@@ -170,7 +179,7 @@ class _Drafts:
 
     def changes(self) -> list[Change]:
         return [
-            Change(path, before, None if before is None and not text else _mark(before) + text)
+            Change(path, before, None if before is None and not text else _mark(before) + text, self._mode)
             for path, (before, text) in self._files.items()
             if before is None or before != _mark(before) + text
         ]
