@@ -20,6 +20,7 @@ from tests.daemon.desk import (
     projection,
     recalled,
     refused,
+    refused_unchanged,
     remember,
     state_of,
 )
@@ -298,6 +299,16 @@ async def test_a_request_id_with_another_body_is_a_conflict(service: Service, ve
     error = await refused(call(service, verb, **(subject | WRITES[verb] | other), request_id="r-1"))
     assert (error.code, error.field) == ("conflict", "request_id")
     assert await kept(service) == before
+
+
+@pytest.mark.parametrize("other", ["unpin", "restore", "forget"])
+async def test_a_request_id_with_another_verb_is_a_conflict(service: Service, other: str) -> None:
+    """V27: bodies of two verbs may be the same to the letter; the answer of one is none to the other, nor is it done."""
+    note_id = await remember(service, "the port is 8080")
+    await call(service, "pin", id=note_id, request_id="r-1")
+    error = await refused_unchanged(service, other, id=note_id, request_id="r-1")
+    assert (error.code, error.field) == ("conflict", "request_id")
+
 
 
 async def test_an_answer_without_a_change_is_kept_for_its_request_too(service: Service) -> None:

@@ -359,7 +359,11 @@ class Base:
             # A warning quotes an ended note; the record of an answer must not outlive that note's erasure.
             stored = msgspec.structs.replace(answer, warnings=())
         key = workspace.keys.request(cast(str, request.request_id))
-        return key, self.keyring.body_hash(msgspec.json.encode(request)), msgspec.json.encode(stored)
+        return key, self._body_hash(request), msgspec.json.encode(stored)
+
+    def _body_hash(self, request: wire.Write) -> str:
+        """What a repeated request must agree in: its body, and its verb, for that of pin and unpin may be the same."""
+        return self.keyring.body_hash(type(request).__name__.encode() + msgspec.json.encode(request))
 
     async def recorded(self, workspace: Workspace, request: wire.Write, answer: A, answer_type: type[A]) -> A:
         """An answer that no single unit carries, kept under the request's id if it has one; ``seq`` filled in.
@@ -384,7 +388,7 @@ class Base:
         if stored is None:
             return None
         body_hash, rest = stored
-        if body_hash != self.keyring.body_hash(msgspec.json.encode(request)):
+        if body_hash != self._body_hash(request):
             raise _reused(request)
         return _decode_answer(rest, answer_type)
 
@@ -455,7 +459,7 @@ def damaged(workspace: Workspace, note_id: str) -> Conflict:
 
 def _reused(request: wire.Write) -> Conflict:
     return Conflict(
-        f"request_id {request.request_id} was used with another body", field="request_id", hint="use a new one"
+        f"request_id {request.request_id} was used with another verb or body", field="request_id", hint="use a new one"
     )
 
 
