@@ -372,3 +372,12 @@ def test_an_error_envelope_carries_what_the_error_knows() -> None:
     assert json.loads(wire.encode(wire.error_answer(error))) == {
         "error": {"code": "forbidden", "message": "no", "hint": "ask", "rule": "provenance", "choices": ["a", "b"]}
     }
+
+
+@pytest.mark.parametrize("value", ["18446744073709551616", "1-18446744073709551616", "99999999999999999999-0"])
+def test_a_stream_id_is_one_that_the_store_can_hold(value: str) -> None:
+    """An id beyond 64 bits is refused at the door; the store would take exception to it."""
+    with pytest.raises(Invalid) as refusal:
+        decode("dead", retry=[value])
+    assert refusal.value.field == "retry[0]"
+    assert decode("dead", retry=["18446744073709551615-18446744073709551615"]).retry

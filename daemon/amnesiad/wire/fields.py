@@ -62,6 +62,8 @@ MAX_CURSOR_CHARS: Final = 256
 """A cursor is made by the daemon and is never longer."""
 
 _SEQ: Final = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?")
+_MAX_SEQ_PART: Final = 2**64 - 1
+"""Either half of a stream id is a number of 64 bits; the store takes no other."""
 
 HERE: Final = "\ue000"
 """Stands in a check's message for the field's name, which is known only once msgspec has added the path."""
@@ -151,7 +153,7 @@ def _text(check: Callable[[str, str], str]) -> Callable[[object, str], object]:
 
 
 def _check_seq(value: str, field: str) -> str:
-    if not _SEQ.fullmatch(value):
+    if not _SEQ.fullmatch(value) or any(int(part) > _MAX_SEQ_PART for part in value.split("-")):
         raise Invalid(
             f"{field} must be a stream id like 1760000000000-0, not {quoted(value)}",
             field=field,

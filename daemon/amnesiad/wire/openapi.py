@@ -99,6 +99,7 @@ HOOK_EXAMPLE: Final[Schema] = {
 _JSON: Final = "application/json"
 _NDJSON: Final = "application/x-ndjson"
 _STREAM: Final = "text/event-stream"
+_LINES: Final = {"description": "One JSON object a line, of any number of lines."}
 _REF: Final = "#/components/schemas/"
 
 _ANYWHERE: Final = (400, 403, 413, 429, 500)
@@ -239,24 +240,41 @@ def _refusal(status: int) -> Schema:
 
 
 def _verb(verb: str, spec: VerbSpec, query: Mapping[str, Schema]) -> Schema:
-    operation: Schema = {"operationId": verb.replace("-", "_"), "summary": SUMMARIES.get(verb, verb)}
+    operation: Schema = {"operationId": _operation_id(verb), "summary": SUMMARIES.get(verb, verb)}
     if spec.stream == "in":
         operation["parameters"] = _parameters(query[spec.request.__name__])
-        body = _content({"type": "string", "description": "One JSON object a line."}, _NDJSON)
+        body = _content(_LINES, _NDJSON)
     else:
         asked = _ref(spec.request.__name__)
         body = _content({"anyOf": [_ref("LifecycleEvent"), asked]} if verb == "events" else asked)
         if verb in EXAMPLES:
             body[_JSON]["example"] = EXAMPLES[verb]
-    operation["requestBody"] = {"required": True, "content": body}
+    # A stream of no lines is one too.
+    operation["requestBody"] = {"required": spec.stream != "in", "content": body}
     if spec.stream == "out":
-        answer = _content({"type": "string", "description": "One JSON object a line."}, _NDJSON)
+        answer = _content(_LINES, _NDJSON)
     else:
         answer = _content(_ref(spec.answer.__name__))
     operation["responses"] = _responses(
         {200: ("Done.", answer)}, _WRITES if spec.write or spec.stream == "in" else _READS
     )
+    if verb == "remember":
+        operation["responses"]["200"]["links"] = _links()
     return operation
+
+
+def _links() -> Schema:
+    """Where a new note may be named next: in every verb about one note."""
+    named = {"workspace": "$request.body#/workspace", "id": "$response.body#/id"}
+    return {
+        name: {"operationId": name, "requestBody": named}
+        for name, spec in ((_operation_id(verb), spec) for verb, spec in VERBS.items())
+        if "id" in spec.request.__struct_fields__
+    }
+
+
+def _operation_id(verb: str) -> str:
+    return verb.replace("-", "_")
 
 
 def _hooks(query: Mapping[str, Schema]) -> Schema:
