@@ -122,6 +122,36 @@ def _show_ledger(answer: Answer) -> None:
 
 
 @verb(app)
+def exposure(call: Call, note_id: options.NoteId, limit: options.Limit = None) -> None:
+    """Show which sessions were shown a note, and what they wrote afterwards."""
+    answer = call.ask("exposure", id=note_id, limit=limit)
+    call.show(answer, lambda: _show_exposure(answer))
+
+
+def _show_exposure(answer: Answer) -> None:
+    if not answer["rows"]:
+        console_note(f"nobody was shown {answer['id']}")
+    else:
+        rows = (
+            (
+                row["actor"] + (f" ({row['session']})" if row.get("session") else ""),
+                str(row["times"]),
+                " ".join(f"{kind} {count}" for kind, count in row["kinds"].items()),
+                when(row["first_at"]),
+                when(row["last_at"]),
+                " ".join(str(version) for version in row["versions"]),
+                " ".join(row["wrote"]) + (" …" if row["wrote_count"] > len(row["wrote"]) else ""),
+            )
+            for row in answer["rows"]
+        )
+        table(("TO", "TIMES", "HOW", "FIRST", "LAST", "VERSIONS", "WROTE SINCE"), rows)
+        if answer["total"] > len(answer["rows"]):
+            console_note(f"{answer['total'] - len(answer['rows'])} more: --limit {answer['total']}")
+    if answer["cut"]:
+        console_note(f"looked no further back than {when(answer['since'])}; the ledger goes on")
+
+
+@verb(app)
 def policy(
     call: Call,
     action: Annotated[str, typer.Argument(metavar="[show|set|reset]", help="What to do.")] = "show",

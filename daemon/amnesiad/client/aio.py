@@ -254,6 +254,7 @@ class AsyncClient:
     status = _method(verbs.status)
     audit = _method(verbs.audit)
     ledger = _method(verbs.ledger)
+    exposure = _method(verbs.exposure)
     policy = _method(verbs.policy)
     events = _method(verbs.events)
     batch = _method(verbs.batch)

@@ -306,6 +306,11 @@ def _ledger(
     return _asks(locals())
 
 
+def _exposure(id: str, *, limit: int | None = None, after: str | None = None) -> wire.ExposureAnswer:  # noqa: A002
+    """Which sessions were shown a note, and what they wrote afterwards."""
+    return _asks(locals())
+
+
 def _policy(
     set: Mapping[str, str | int | float | bool | None] | None = None,  # noqa: A002
     *,
@@ -395,6 +400,7 @@ mirror = Call("mirror", _mirror)
 status = Call("status", _status)
 audit = Call("audit", _audit)
 ledger = Call("ledger", _ledger)
+exposure = Call("exposure", _exposure)
 policy = Call("policy", _policy)
 events = Call("events", _events)
 batch = Call("batch", _batch)

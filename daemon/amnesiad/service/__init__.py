@@ -15,13 +15,14 @@ from amnesiad import wire
 from amnesiad.core.errors import AmnesiaError
 from amnesiad.service.base import Jobs
 from amnesiad.service.batch import answer_batch
+from amnesiad.service.exposing import Exposing
 from amnesiad.service.feed import Feeding
 from amnesiad.service.transfer import Transfer
 
 __all__ = ["Jobs", "Service"]
 
 
-class Service(Transfer, Feeding):
+class Service(Transfer, Feeding, Exposing):
     """Everything amnesiad can be asked to do."""
 
     async def batch(self, request: wire.BatchRequest) -> wire.BatchAnswer:

@@ -338,6 +338,34 @@ class LedgerAnswer(Answer, frozen=True, kw_only=True):
     rows: tuple[LedgerRow, ...]
 
 
+class ExposureRow(Part, frozen=True, kw_only=True):
+    """Somebody who was shown the note: when first and last, how often by which kind of read, at which versions; and the
+    notes written by them since they were first shown it."""
+
+    session: str | None = None
+    owner: str | None = None
+    actor: str
+    first_at: int
+    last_at: int
+    times: int
+    kinds: dict[str, int]
+    """``recall``, ``inject`` and ``fire``; ``deterrent`` and ``correction`` where it was shown as one."""
+    versions: tuple[int, ...]
+    wrote: tuple[str, ...]
+    """The earliest of ``wrote_count``."""
+    wrote_count: int
+
+
+class ExposureAnswer(Answer, frozen=True, kw_only=True):
+    """``total`` counts the rows there are. ``cut``: the ledger goes back further than ``since``, where looking ended."""
+
+    id: str
+    rows: tuple[ExposureRow, ...]
+    total: int
+    cut: bool
+    since: int | None = None
+
+
 class PolicyValue(Part, frozen=True, kw_only=True):
     value: Scalar
     origin: str

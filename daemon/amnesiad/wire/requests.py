@@ -317,6 +317,13 @@ class LedgerRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     entry: Seq | None = None
 
 
+class ExposureRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who was shown the note; for a human and main agents."""
+
+    id: NoteId
+    limit: PageLimit = 100
+
+
 class PolicyRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Without ``set`` and ``reset`` it only reads. Values are checked by ``core.policy.parse_setting``."""
 

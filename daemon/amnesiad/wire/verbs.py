@@ -53,6 +53,7 @@ VERBS: Final[Mapping[str, VerbSpec]] = {
     "status": _verb("status", r.StatusRequest, a.StatusAnswer),
     "audit": _verb("audit", r.AuditRequest, a.AuditAnswer),
     "ledger": _verb("ledger", r.LedgerRequest, a.LedgerAnswer),
+    "exposure": _verb("exposure", r.ExposureRequest, a.ExposureAnswer),
     "policy": _verb("policy", r.PolicyRequest, a.PolicyAnswer),
     "events": _verb("events", r.EventsRequest, a.EventsAnswer),
     "batch": _verb("batch", r.BatchRequest, a.BatchAnswer),
