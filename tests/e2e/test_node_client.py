@@ -1,0 +1,111 @@
+"""The JavaScript client: its tests run under two versions of Node against a real daemon, its types under the compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.node_tools import NODE_DIR, machine_node, tool
+
+from amnesiad import places
+from amnesiad.client import identity
+from amnesiad.wire import typescript
+
+PATIENCE_S = 50.0
+"""Of a whole program; an idle machine takes two seconds."""
+
+
+@pytest.fixture(params=["machine", "npm"])
+def node(request: pytest.FixtureRequest) -> str:
+    """Node as the machine has it, and a newer one."""
+    return machine_node() if request.param == "machine" else tool("node")
+
+
+def run(node: str, *argv: str, **environ: str) -> str:
+    """What a program says; fails with it when the program does."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AMNESIA_", "NODE_"))}
+    done = subprocess.run(
+        [node, *argv], cwd=NODE_DIR, env=inherited | environ, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_client_keeps_its_promises_against_a_daemon(node: str, daemon: str) -> None:
+    """Every promise of the client holds under this Node: see ``client.test.mjs``."""
+    told = run(
+        node, "--test", "--test-reporter=tap", "client.test.mjs", SOCKET=daemon, SCRATCH=str(Path(daemon).parent)
+    )
+    assert "# fail 0" in told
+    assert "# skipped 0" in told
+
+
+def test_a_program_ends_although_it_did_not_close_its_client(node: str, daemon: str) -> None:
+    """A connection that is idle keeps no process alive, and everything is found in the environment."""
+    program = """
+        import { Client } from "../../daemon/amnesiad/bundles/node/amnesiad.mjs";
+        const memory = new Client();
+        await memory.remember({ content: "said in passing", scope: "session" });
+        console.log((await memory.list({ with_content: true })).notes[0].owner);
+    """
+    environ = {"AMNESIA_SOCKET": daemon, "AMNESIA_WORKSPACE": f"passing-{Path(node).name}", "AMNESIA_SESSION": "s9"}
+    assert run(node, "--input-type=module", "--eval", program, **environ) == "s9\n"
+
+
+def test_the_types_hold_what_the_client_does_and_what_programs_may_write() -> None:
+    """``tsc --strict`` passes over the client itself, its declarations, and a program that uses both well and badly."""
+    checked = subprocess.run(
+        [tool("tsc"), "--project", str(NODE_DIR)], capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("name", typescript.BLOCKS)
+def test_what_is_made_of_the_wire_is_up_to_date(name: str) -> None:
+    """The client's types and lists are those of the daemon's own tables, so that neither can drift."""
+    text = (typescript.CLIENT_DIR / name).read_text(encoding="utf-8")
+    assert text == typescript.renewed(name), "run: python -m amnesiad.wire.typescript"
+
+
+def test_both_clients_look_for_the_daemon_in_the_same_place(tmp_path: Path) -> None:
+    """Whatever environment and configuration say, the JavaScript client finds the socket that the Python one finds."""
+    home = tmp_path / "home"
+    runtime = tmp_path / "run"
+    config = home / ".config" / "amnesia" / "amnesia.toml"
+    for directory in (runtime, config.parent):
+        directory.mkdir(parents=True)
+    other = tmp_path / "other.toml"
+    other.write_text("# ours\nsocket = '~/sockets/a.sock'  # here\n[table]\nsocket = \"no\"\n")
+    config.write_text('default_ttl = "14d"\nstate_dir = "/srv/amnesia"\n')
+    bare = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    found = "import { daemonSocket } from '../../daemon/amnesiad/bundles/node/amnesiad.mjs';" + (
+        "for (const environ of JSON.parse(process.argv[1])) console.log(daemonSocket(environ));"
+    )
+    cases: list[dict[str, str]] = [
+        bare,
+        bare | {"XDG_CONFIG_HOME": "/nowhere"},
+        bare | {"XDG_CONFIG_HOME": "relative"},
+        bare | {"XDG_CONFIG_HOME": "/nowhere", "XDG_STATE_HOME": "/var/state"},
+        bare | {"XDG_RUNTIME_DIR": str(runtime)},
+        bare | {"XDG_RUNTIME_DIR": str(tmp_path / "none")},
+        bare | {"AMNESIA_STATE_DIR": "/srv/there"},
+        bare | {"AMNESIA_STATE_DIR": "/srv/there", "XDG_RUNTIME_DIR": str(runtime)},
+        bare | {"AMNESIA_SOCKET": " /srv/given.sock "},
+        bare | {"AMNESIA_CONFIG": str(other)},
+    ]
+    told = run(machine_node(), "--input-type=module", "--eval", found, json.dumps(cases)).splitlines()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        assert told == [places.configured_socket(environ) for environ in cases]
+
+
+def test_both_clients_repeat_the_same_writes() -> None:
+    """What a client may repeat is the same in both languages."""
+    told = run(machine_node(), "--input-type=module", "--eval", _WRITES).split()
+    assert set(told) == identity.WRITES
+
+
+_WRITES = "import { WRITES } from '../../daemon/amnesiad/bundles/node/amnesiad.mjs'; console.log(WRITES.join(' '));"
