@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -436,17 +435,6 @@ async def test_an_export_that_breaks_does_not_look_complete(line: Wire, clerk: C
     assert WORDS.encode() in whole
     assert not whole.endswith(b"0\r\n\r\n")
     assert WORDS not in str(logs)
-
-
-async def test_a_daemon_without_hooks_says_so_honestly(line: Wire, clerk: Clerk) -> None:
-    """A hook payload that nobody takes is not found, and the way out that is named is one there is."""
-    clerk.hooks = None  # type: ignore[assignment, method-assign]
-    reply = await line.ask("/v1/hooks/claude-code?workspace=/src/app", b"{}")
-    assert (reply.status, reply.error["code"]) == (404, "not_found")
-    named = re.findall(r"POST /v1/([a-z]+)", reply.error["hint"])
-    assert named
-    assert set(named) <= set(wire.VERBS)
-    assert not re.search(r"amnesia [a-z]+", reply.error["hint"])
 
 
 async def test_a_feed_that_is_refused_gets_its_own_status(line: Wire, clerk: Clerk) -> None:

@@ -153,18 +153,10 @@ class App:
         return wire.encode(await method(wire.decode(verb, await exchange.body())))
 
     async def _hooks(self, exchange: Exchange, agent: str) -> None:
-        hooks: Callable[[wire.HooksRequest], Awaitable[Mapping[str, Any]]] | None = getattr(
-            self._service, "hooks", None
-        )
-        if hooks is None:
-            raise NotFound(
-                "this daemon takes no hook payloads",
-                hint="a hook's script can call POST /v1/inject and POST /v1/events",
-            )
-        take = hooks
-
         async def answer() -> bytes:
-            return wire.encode(await take(wire.decode_hook(agent, exchange.query(), await exchange.body())))
+            return wire.encode(
+                await self._service.hooks(wire.decode_hook(agent, exchange.query(), await exchange.body()))
+            )
 
         await self._within_bounds(exchange, answer)
 

@@ -17,12 +17,13 @@ from amnesiad.service.base import Jobs
 from amnesiad.service.batch import answer_batch
 from amnesiad.service.exposing import Exposing
 from amnesiad.service.feed import Feeding
+from amnesiad.service.hooking import Hooking
 from amnesiad.service.transfer import Transfer
 
 __all__ = ["Jobs", "Service"]
 
 
-class Service(Transfer, Feeding, Exposing):
+class Service(Transfer, Feeding, Exposing, Hooking):
     """Everything amnesiad can be asked to do."""
 
     async def batch(self, request: wire.BatchRequest) -> wire.BatchAnswer:
