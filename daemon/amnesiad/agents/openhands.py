@@ -1,0 +1,21 @@
+"""OpenHands: Claude Code's names of hooks, fields of its own, and a flat answer that only a prompt takes in."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from amnesiad.agents.dialect import Dialect
+
+
+def _flat(_said: str, text: str) -> dict[str, Any]:
+    return {"additionalContext": text}
+
+
+OPENHANDS: Final = Dialect(
+    name="openhands",
+    listens=frozenset({"UserPromptSubmit"}),
+    answer=_flat,
+    event=("event_type",),
+    cwd=("working_dir",),
+    prompt=("message", "prompt"),
+)

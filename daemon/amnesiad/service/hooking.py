@@ -1,0 +1,146 @@
+"""What agents' hooks are answered: lifecycle events go where all of them go, and what matters now comes back as text.
+
+An agent's own payload comes in and its own answer goes out; the translation is ``amnesiad.agents``'. A context is told
+everything that may matter when it begins, and from then on what a prompt, a file about to be changed or a command about
+to be run asks for, each note once until the context is compacted. A workspace that nobody has written to is left alone:
+a hook creates nothing. Of prompts and commands nothing is kept.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+import msgspec
+
+from amnesiad import agents, wire
+from amnesiad.agents import Occurrence
+from amnesiad.core.callers import Caller
+from amnesiad.repository import Place
+from amnesiad.service.announced import Announced
+from amnesiad.service.base import Jobs
+from amnesiad.service.governing import Governing
+from amnesiad.service.listening import Listener
+from amnesiad.service.showing import MAX_QUERY_CHARS
+from amnesiad.service.twins import WINDOW_MS, Twins
+from amnesiad.service.whereabouts import Whereabouts
+from amnesiad.settings import Settings
+from amnesiad.store.clock import StoreClock
+from amnesiad.store.connect import Store
+from amnesiad.store.contexts import forget_shown
+from amnesiad.store.keyring import Keyring
+from amnesiad.workspace import Workspace
+
+EVENTS: Final = {"start": "session-start", "prompt": "pre-step", "edit": "pre-edit", "run": "pre-run"}
+"""What a trigger's ``event`` is compared with, by moment."""
+CHILD_START: Final = "subagent-start"
+_ID_CHARS: Final = 32
+"""Of a keyed hash, for an event's id: a collision among the events of a week is out of reach."""
+
+
+class Hooking(Governing):
+    """The verb that agents' hooks call."""
+
+    def __init__(self, redis: Store, keyring: Keyring, settings: Settings, clock: StoreClock, jobs: Jobs) -> None:
+        super().__init__(redis, keyring, settings, clock, jobs)
+        self.announced = Announced(clock.now_ms)
+        self.whereabouts = Whereabouts(os.environ, store_is_local=settings.store_is_local)
+        self._twins = Twins()
+
+    async def hooks(self, request: wire.HooksRequest) -> dict[str, Any]:
+        """The agent's own output for its own payload; ``{}`` where there is nothing to say.
+
+        Raises ``NotFound`` for an agent whose hooks are not known, ``Invalid`` naming a field, ``StoreUnavailable``.
+        """
+        seen = agents.read(request.agent_name, request.payload, named=request.workspace is not None)
+        place = await self._place(request, seen)
+        name, now = place.workspace, self.clock.now_ms()
+        caller = wire.CallerSpec(session=seen.session, agent=seen.agent, agent_kind=seen.agent_kind)
+        self.announced.heard(name, now)
+        if seen.ours and seen.tool_use_id is not None:
+            self.announced.announce(seen.tool_use_id, name, caller, now)
+        key = self._key(name, seen)
+        if self._twins.told_before(key, now):
+            return {}
+        workspace = await self.open(name, create=False)
+        if workspace is None:
+            return {}
+        await self._tell(place, seen, key, now)
+        self._show_life(workspace, caller.to_core(), seen, now)
+        return agents.answer(request.agent_name, seen, await self._bring(workspace, caller, place, seen))
+
+    async def _place(self, request: wire.HooksRequest, seen: Occurrence) -> Place:
+        if seen.cwd is not None:
+            return await self.whereabouts.of(seen.cwd, request.workspace)
+        name = request.workspace or ""
+        return Place(name, (name,) if name.startswith("/") else ())
+
+    def _key(self, name: str, seen: Occurrence) -> str:
+        """What two calls have in common that say the same: keyed, since a prompt is in it. The payloads themselves may
+        differ, where an agent reads another's files beside its own."""
+        said = (
+            name, seen.hook or seen.said, seen.session, seen.agent, seen.turn, seen.tool_use_id, seen.detail,
+            seen.prompt, seen.command, seen.paths, seen.events,
+        )  # fmt: skip
+        return self.keyring.content_hash(msgspec.json.encode(said).decode())
+
+    async def _tell(self, place: Place, seen: Occurrence, key: str, now: int) -> None:
+        """Put the lifecycle events on the stream. Their ids are the same for twins, whichever daemon each came to."""
+        told = []
+        for number, event in enumerate(seen.events):
+            paths = agents.relative_paths(event.paths, seen.cwd, place.roots)
+            if event.paths and not paths:
+                continue  # of files that are not this workspace's
+            same = self.keyring.content_hash(f"{key} {number} {now // WINDOW_MS}")
+            told.append(
+                wire.LifecycleEvent(
+                    event=event.event,
+                    workspace=place.workspace,
+                    id=same[:_ID_CHARS],
+                    session=seen.session,
+                    agent=event.agent,
+                    agent_kind=event.agent_kind,
+                    paths=paths,
+                )
+            )
+        if told:
+            await self.events(wire.EventsRequest(events=tuple(told)))
+
+    def _show_life(self, workspace: Workspace, caller: Caller, seen: Occurrence, now: int) -> None:
+        """A hook is a sign of life, of a child and of the session it works for; only owners that are open have one."""
+        if not seen.events:
+            self.alive(workspace, caller, now)
+        if caller.child:
+            self.alive(workspace, Caller(session=caller.session), now)
+
+    async def _bring(self, workspace: Workspace, caller: wire.CallerSpec, place: Place, seen: Occurrence) -> str:
+        """What this context is told now."""
+        context = caller.to_core().context
+        if context is None:
+            return ""
+        if seen.anew:
+            await forget_shown(self.redis, workspace.keys, context)
+        paths = agents.relative_paths(seen.paths, seen.cwd, place.roots)
+        if seen.moment is None or (seen.moment == "edit" and not paths):
+            return ""
+        once = await workspace.log.once(context, seen.turn or "", self.settings.session_lease)
+        # A context that was told nothing yet, or nothing since it was compacted, is told all at its next prompt.
+        whole = seen.moment == "start" or (seen.moment == "prompt" and not once.marks)
+        asked = wire.InjectRequest(
+            workspace=place.workspace,
+            caller=caller,
+            query=None if seen.prompt is None else _as_query(seen.prompt),
+            paths=paths,
+            event=CHILD_START if seen.moment == "start" and caller.agent is not None else EVENTS[seen.moment],
+        )
+        command = None if seen.command is None else seen.command[:MAX_QUERY_CHARS]
+        listener = Listener(once, agents.MAX_CONTEXT_UNITS, whole=whole, command=command)
+        return (await self.inject(asked, listener=listener)).text
+
+
+def _as_query(prompt: str) -> str:
+    """A prompt as a query: of a long one its beginning and its end, where people say what they want."""
+    if len(prompt) <= MAX_QUERY_CHARS:
+        return prompt
+    half = MAX_QUERY_CHARS // 2
+    return prompt[: half - 1] + " " + prompt[-half:]
