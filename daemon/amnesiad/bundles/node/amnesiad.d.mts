@@ -143,12 +143,12 @@ export interface AuditRequest {
 
 /** Answers or errors in the order of the requests: structs in the daemon, plain objects in a client. */
 export interface BatchAnswer {
-  answers: (RememberAnswer | RecallAnswer | InjectAnswer | FireAnswer | WhyNotAnswer | ListAnswer | InspectAnswer | HistoryAnswer | ForgetAnswer | ChangeAnswer | SupersedeAnswer | RestoreAnswer | UndoAnswer | StatusAnswer | AuditAnswer | LedgerAnswer | PolicyAnswer | EventsAnswer | FiguresAnswer | OwnersAnswer | DeadAnswer | WorkspacesAnswer | ErrorAnswer)[];
+  answers: (RememberAnswer | RecallAnswer | InjectAnswer | FireAnswer | WhyNotAnswer | ListAnswer | InspectAnswer | HistoryAnswer | ForgetAnswer | ChangeAnswer | SupersedeAnswer | RestoreAnswer | UndoAnswer | StatusAnswer | AuditAnswer | LedgerAnswer | ExposureAnswer | PolicyAnswer | EventsAnswer | FiguresAnswer | OwnersAnswer | DeadAnswer | WorkspacesAnswer | ErrorAnswer)[];
 }
 
 /** One request of a batch, as `wire.read_item` makes it of its JSON. It inherits the batch's workspace and caller. */
 export interface BatchItem {
-  verb: "remember" | "recall" | "inject" | "preview" | "fire" | "why-not" | "list" | "inspect" | "history" | "forget" | "revoke" | "flag" | "supersede" | "reinstate" | "pin" | "unpin" | "renew" | "done" | "promote" | "edit" | "restore" | "undo" | "mirror" | "status" | "audit" | "ledger" | "policy" | "events" | "settle" | "scrub" | "verify" | "rebuild" | "check" | "owners" | "dead" | "workspaces";
+  verb: "remember" | "recall" | "inject" | "preview" | "fire" | "why-not" | "list" | "inspect" | "history" | "forget" | "revoke" | "flag" | "supersede" | "reinstate" | "pin" | "unpin" | "renew" | "done" | "promote" | "edit" | "restore" | "undo" | "mirror" | "status" | "audit" | "ledger" | "exposure" | "policy" | "events" | "settle" | "scrub" | "verify" | "rebuild" | "check" | "owners" | "dead" | "workspaces";
   /** The verb's request; workspace and caller are the batch's. */
   body?: Record<string, unknown>;
 }
@@ -296,6 +296,40 @@ export interface ExportRequest {
   workspace: WorkspaceName;
   caller?: CallerSpec;
   after?: Seq | null;
+}
+
+/** `total` counts the rows there are. `cut`: the ledger goes back further than `since`, where looking ended. */
+export interface ExposureAnswer {
+  seq: string;
+  degraded?: boolean;
+  id: string;
+  rows: ExposureRow[];
+  total: number;
+  cut: boolean;
+  since?: number | null;
+}
+
+/** Who was shown the note; for a human and main agents. */
+export interface ExposureRequest {
+  workspace: WorkspaceName;
+  caller?: CallerSpec;
+  after?: Seq | null;
+  id: NoteId;
+  limit?: number;
+}
+
+/** Somebody who was shown the note: when first and last, how often by which kind of read, at which versions; and the notes written by them since they were first shown it. */
+export interface ExposureRow {
+  session?: string | null;
+  owner?: string | null;
+  actor: string;
+  first_at: number;
+  last_at: number;
+  times: number;
+  kinds: Record<string, number>;
+  versions: number[];
+  wrote: string[];
+  wrote_count: number;
 }
 
 /** One server-sent event: `seq` resumes the feed behind it, `type` is `written`, `forgotten` … */
@@ -1112,6 +1146,8 @@ export interface Verbs {
   "audit": { request: AuditRequest; answer: AuditAnswer };
   /** What was shown to whom, newest first. */
   "ledger": { request: LedgerRequest; answer: LedgerAnswer };
+  /** exposure */
+  "exposure": { request: ExposureRequest; answer: ExposureAnswer };
   /** Read the policy of a workspace, or change it. */
   "policy": { request: PolicyRequest; answer: PolicyAnswer };
   /** Report lifecycle events of agents: one, or several. */

@@ -40,8 +40,8 @@ const FEED_WAITS_MS = [100, 300, 1_000, 3_000, 10_000];
 export const VERBS = Object.freeze([
   "remember", "recall", "inject", "preview", "fire", "why-not", "list", "inspect", "history", "forget", "revoke",
   "flag", "supersede", "reinstate", "pin", "unpin", "renew", "done", "promote", "edit", "restore", "undo", "mirror",
-  "status", "audit", "ledger", "policy", "events", "batch", "settle", "scrub", "verify", "rebuild", "check", "owners",
-  "dead", "workspaces",
+  "status", "audit", "ledger", "exposure", "policy", "events", "batch", "settle", "scrub", "verify", "rebuild",
+  "check", "owners", "dead", "workspaces",
 ]);
 /** Those of them that take a `request_id`. */
 export const WRITES = Object.freeze([
