@@ -59,6 +59,8 @@ CLIENT_VARIABLES: Final = frozenset(
         "AMNESIA_TEAM",
         "AMNESIA_AGENT",
         "AMNESIA_AGENT_KIND",
+        "AMNESIA_HOOK_DEBUG",  # the shims': say why a hook printed nothing
+        "AMNESIA_EXPECTED",  # and miss a daemon that does not answer
     }
 )
 """Variables with our prefix that are no settings."""

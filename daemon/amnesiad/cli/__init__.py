@@ -18,7 +18,7 @@ import typer.core
 import typer.main
 
 from amnesiad import __version__, shims
-from amnesiad.cli import endings, fleet, notes, oversight, processes, reading, transfer, trying
+from amnesiad.cli import connecting, endings, fleet, notes, oversight, processes, reading, transfer, trying
 from amnesiad.cli.call import print_json
 from amnesiad.errors import AmnesiaError, ConfigError, DaemonUnreachable, Invalid
 
@@ -43,6 +43,7 @@ SECTIONS: Final = {
     "Read": reading.app,
     "End and bring back": endings.app,
     "Watch over": oversight.app,
+    "Connect agents": connecting.app,
     "Agents and workspaces": fleet.app,
     "In bulk": transfer.app,
     "Run": processes.app,

@@ -43,9 +43,9 @@ def hook_line(agent: str, form: Form, *, socket: str, workspace: str | None = No
     )
 
 
-def mcp_command(*, socket: str, workspace: str | None = None) -> list[str]:
+def mcp_command(*, socket: str) -> list[str]:
     """What an agent starts as our MCP server."""
-    return [*_python("mcp.py"), "--socket", socket, *(["--workspace", workspace] if workspace else [])]
+    return [*_python("mcp.py"), "--socket", socket]
 
 
 def status_line(*, socket: str, workspace: str | None = None) -> str:

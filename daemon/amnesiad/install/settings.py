@@ -120,8 +120,9 @@ def entry_of(agent: Agent, hook: Hook, command: str) -> Any:
 
 def mcp_value(mcp: Mcp, wanted: Wanted) -> dict[str, Any]:
     """Our entry among the agent's MCP servers."""
-    program, *arguments = commands.mcp_command(socket=wanted.socket, workspace=wanted.workspace)
-    return {**({"type": "stdio"} if mcp.typed else {}), "command": program, "args": arguments}
+    program, *arguments = commands.mcp_command(socket=wanted.socket)
+    value: dict[str, Any] = {**({"type": "stdio"} if mcp.typed else {}), "command": program, "args": arguments}
+    return {**value, "env": {"AMNESIA_WORKSPACE": wanted.workspace}} if wanted.workspace else value
 
 
 def printed(agent: Agent, scope: Scope, wanted: Wanted) -> dict[str, Any]:

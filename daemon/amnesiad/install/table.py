@@ -77,6 +77,7 @@ CLAUDE_CODE: Final = Agent(
         Hook("SubagentStart"),
         Hook("SubagentStop"),
         Hook("TeammateIdle"),
+        Hook("TaskCompleted"),
         Hook("Stop"),
         Hook("StopFailure"),
         Hook("SessionEnd"),

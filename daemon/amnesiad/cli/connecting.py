@@ -1,0 +1,284 @@
+"""Connecting agents: install writes the settings that lead their hooks to us; hook, mcp and statusline are what they run.
+
+The last three are programs of their own (``amnesiad.shims``), which ``main`` runs before any command is looked for. Their
+functions here are never called: they are where the help and the documentation find them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from amnesiad.cli.call import on_terminal, print_json
+from amnesiad.cli.screen import console_note, say
+from amnesiad.errors import AmnesiaError, Invalid
+
+if TYPE_CHECKING:
+    from amnesiad.install.changes import Change
+    from amnesiad.install.settings import Wanted
+    from amnesiad.install.table import Agent, Scope
+
+app = typer.Typer()
+
+CONTROL_TIMEOUT_S: Final = 90.0
+"""For the service manager to start or stop the service: the daemon itself takes a second, or waits for its store."""
+
+Workspace = Annotated[
+    str | None, typer.Option("--workspace", "-w", help="Name it for every directory; by default each names its own.")
+]
+Socket = Annotated[str | None, typer.Option("--socket", metavar="PATH", help="The daemon's socket.")]
+
+
+@app.command()
+def install(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET", help="claude-code, codex, cursor, gemini, openhands, vscode; dsh; or service."
+        ),
+    ],
+    scope: Annotated[str, typer.Option("--scope", help="user: your settings. project: this directory's.")] = "user",
+    print_only: Annotated[bool, typer.Option("--print", help="Print what to add by hand; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the change; change nothing.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take away what install added, and nothing else.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
+    form: Annotated[str, typer.Option("--command", help="curl (faster) or python: what the hooks run.")] = "curl",
+    statusline: Annotated[bool, typer.Option("--statusline", help="Also set the status line, if none is set.")] = False,
+    plugin: Annotated[
+        Path | None, typer.Option("--plugin", metavar="DIR", help="Make a Claude Code plugin folder there instead.")
+    ] = None,
+    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Where the DSH bundle goes.")] = None,
+    workspace: Workspace = None,
+    socket: Socket = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
+) -> None:
+    """Lead an agent's hooks and tools to the daemon, or set up a service. Shows the change first; can be undone."""
+    from amnesiad.install import table
+
+    _check_options(target, scope, form, statusline, plugin, to)
+    dialog = _Dialog(dry_run=dry_run, yes=yes, as_json=as_json)
+    if target == "service":
+        _install_service(dialog, undo, print_only)
+        return
+    if target == "dsh":
+        _copy_folders(dialog, _dsh_files(), to or Path("amnesiad-dsh"), undo)
+        return
+    from amnesiad.client.identity import daemon_socket
+    from amnesiad.install.settings import Wanted
+
+    path = Path(socket or daemon_socket(os.environ)).expanduser().absolute()
+    wanted = Wanted(str(path), workspace, "python" if form == "python" else "curl", statusline)
+    if plugin is not None:
+        from amnesiad.install import folders
+
+        _copy_folders(dialog, folders.plugin(wanted), plugin, undo)
+        return
+    chosen: Scope = "project" if scope == "project" else "user"
+    _install_agent(dialog, table.AGENTS[target], chosen, wanted, undo=undo, print_only=print_only)
+
+
+@app.command()
+def hook(
+    name: Annotated[
+        str, typer.Argument(metavar="AGENT", help="claude-code, codex, cursor, gemini, openhands, vscode.")
+    ],
+    workspace: Workspace = None,
+    socket: Socket = None,
+) -> None:
+    """Hand an agent's hook payload from standard input to the daemon. Fails open: exit 0, silent without a daemon."""
+
+
+@app.command()
+def mcp(socket: Socket = None) -> None:
+    """Serve the agent's tools over MCP on standard input and output. Agents start it; it needs the extra mcp."""
+
+
+@app.command("statusline")
+def status_line(workspace: Workspace = None, socket: Socket = None) -> None:
+    """Print one line about the memory for an agent's status line. Reads the agent's JSON on standard input."""
+
+
+# -- how a change comes about ------------------------------------------------------------------------------------------
+
+
+class _Dialog:
+    """Shows changes, asks, and makes them; what was done is told once, at the end."""
+
+    def __init__(self, *, dry_run: bool, yes: bool, as_json: bool) -> None:
+        self._dry_run = dry_run
+        self._yes = yes
+        self._as_json = as_json
+
+    def make(self, changes: Sequence[Change], nothing: str) -> bool:
+        """Show the changes and make them; whether they were made. ``nothing`` is said where there are none.
+
+        Raises ``Invalid`` where nobody can be asked, and for a file that cannot be written.
+        """
+        from amnesiad.install.changes import apply
+
+        if not self._as_json:
+            self._show(changes, nothing)
+        made = bool(changes) and not self._dry_run and self._agreed()
+        for change in changes if made else ():
+            apply(change)
+        if self._as_json:
+            print_json(
+                {"changes": [{"path": str(change.path), "to": _verb(change)} for change in changes], "made": made}
+            )
+        return made
+
+    def tell(self, text: str) -> None:
+        """Something to know besides."""
+        console_note(text)
+
+    def _show(self, changes: Sequence[Change], nothing: str) -> None:
+        from amnesiad.install.changes import diff
+
+        for change in changes:
+            for line in diff(change):
+                say(line)
+        if not changes:
+            say(nothing)
+
+    def _agreed(self) -> bool:
+        if self._yes:
+            return True
+        if self._as_json or not on_terminal():
+            raise Invalid(
+                "this changes files, and there is no terminal to ask on",
+                field="yes",
+                hint="add --yes, or look with --dry-run",
+            )
+        return typer.confirm("make this change?")
+
+
+def _verb(change: Change) -> str:
+    if change.before is None:
+        return "create"
+    return "remove" if change.after is None else "change"
+
+
+def _check_options(target: str, scope: str, form: str, statusline: bool, plugin: Path | None, to: Path | None) -> None:
+    """Raise ``Invalid`` for a word that is none of those known, and for an option that another target takes."""
+    from amnesiad.install import commands, table
+
+    known = [*table.AGENTS, "dsh", "service"]
+    if target not in known:
+        raise Invalid(f"there is nothing to install for {target!r}", field="target", hint=f"one of {', '.join(known)}")
+    if scope not in table.SCOPES:
+        raise Invalid(f"--scope must be user or project, not {scope!r}", field="scope")
+    if form not in commands.FORMS:
+        raise Invalid(f"--command must be curl or python, not {form!r}", field="command")
+    if (statusline or plugin is not None) and target != table.CLAUDE_CODE.name:
+        raise Invalid("--statusline and --plugin are for claude-code", field="target")
+    if to is not None and target != "dsh":
+        raise Invalid("--to is for dsh", field="to")
+
+
+# -- the targets -------------------------------------------------------------------------------------------------------
+
+
+def _install_agent(
+    dialog: _Dialog, agent: Agent, scope: Scope, wanted: Wanted, *, undo: bool, print_only: bool
+) -> None:
+    from amnesiad.install import settings
+
+    places = settings.Places(Path.home(), Path.cwd(), os.environ)
+    if print_only:
+        _print_settings(agent, scope, places, wanted)
+        return
+    if undo:
+        dialog.make(settings.undo(agent, scope, places), f"nothing of ours is in {agent.title}'s settings")
+        return
+    made = dialog.make(settings.install(agent, scope, places, wanted), f"{agent.title} is connected already")
+    if scope not in agent.mcp:
+        dialog.tell(f"add our MCP server yourself:\n\n{_mcp_by_hand(agent, wanted)}")
+    if agent.note:
+        dialog.tell(agent.note)
+    if made and scope == "project":
+        dialog.tell("The lines name paths of this machine; others who share the repository run the same command.")
+
+
+def _print_settings(agent: Agent, scope: Scope, places: Any, wanted: Wanted) -> None:
+    import json
+
+    from amnesiad.install import settings
+
+    for file, value in settings.printed(agent, scope, wanted).items():
+        say(f"// {places.of(agent, scope, file)}")
+        say(json.dumps(value, indent=2, ensure_ascii=False))
+    if scope not in agent.mcp:
+        say(_mcp_by_hand(agent, wanted))
+
+
+def _mcp_by_hand(agent: Agent, wanted: Wanted) -> str:
+    """Our MCP server for an agent whose configuration is not edited: as TOML for Codex, else as JSON."""
+    import json
+
+    from amnesiad.install import settings, table
+
+    value = settings.mcp_value(table.Mcp("", "mcpServers"), wanted)
+    if agent.name != table.CODEX.name:
+        return json.dumps({"mcpServers": {table.SERVER: value}}, indent=2, ensure_ascii=False)
+    # What JSON writes for strings and arrays of strings, TOML reads as the same.
+    lines = [f"# ~/.codex/config.toml\n[mcp_servers.{table.SERVER}]"]
+    lines += [f"{name} = {json.dumps(value[name])}" for name in ("command", "args")]
+    if "env" in value:
+        lines.append(f"env = {{ AMNESIA_WORKSPACE = {json.dumps(wanted.workspace)} }}")
+    return "\n".join(lines)
+
+
+def _dsh_files() -> dict[str, str]:
+    from amnesiad.install import folders
+
+    parts = ("dsh", "node")
+    return {f"{part}/{name}": text for part in parts for name, text in folders.contents(folders.bundle(part))}
+
+
+def _copy_folders(dialog: _Dialog, files: dict[str, str], target: Path, undo: bool) -> None:
+    from amnesiad.install import folders
+
+    target = target.expanduser().absolute()
+    if undo:
+        if dialog.make(folders.undo(files, target), f"nothing of ours is in {target}"):
+            folders.prune(target)
+        return
+    dialog.make(folders.install(files, target), f"{target} is up to date")
+
+
+def _install_service(dialog: _Dialog, undo: bool, print_only: bool) -> None:
+    from amnesiad.install import service
+
+    wanted = service.service(os.environ)
+    if print_only:
+        say(f"# {wanted.path}\n{wanted.text}")
+        for command in wanted.start:
+            say(f"# then: {' '.join(command)}")
+        return
+    if undo:
+        if dialog.make(service.undo(wanted), "no service of ours is set up"):
+            _control(wanted.stop, dialog)
+        return
+    if dialog.make(service.install(wanted), f"{wanted.path} is up to date"):
+        _control(wanted.start, dialog)
+    if missed := service.unseen(os.environ):
+        dialog.tell(f"the service does not see {', '.join(missed)}: put these settings into the configuration file")
+
+
+def _control(commands: Sequence[Sequence[str]], dialog: _Dialog) -> None:
+    """Run the service manager's commands. Raises ``AmnesiaError`` with what is left to do, where one fails."""
+    for place, command in enumerate(commands):
+        left = " && ".join(" ".join(rest) for rest in commands[place:])
+        try:
+            code = subprocess.run(command, stdout=sys.stderr, timeout=CONTROL_TIMEOUT_S).returncode
+        except (OSError, subprocess.TimeoutExpired):
+            code = -1
+        if code != 0:
+            raise AmnesiaError(f"{' '.join(command)} did not succeed", hint=f"when it can, run: {left}")
+    dialog.tell(f"done: {' && '.join(' '.join(command) for command in commands)}")
