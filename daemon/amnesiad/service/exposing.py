@@ -131,7 +131,7 @@ class Exposing(Ledger):
             for place, who in by_author[note.author]:
                 # An agent's id may be another agent's in another session: where the owner tells, it decides.
                 theirs = note.owner is None or note.owner in (who.owner, who.session)
-                if theirs and note.created_at >= firsts[place] and visible(note, caller, workspace.policy):
+                if theirs and note.created_at > firsts[place] and visible(note, caller, workspace.policy):
                     wrote[place].append((note.created_at, note_id))
         return [[id_ for _, id_ in sorted(ids)] for ids in wrote]
 
