@@ -22,17 +22,17 @@ import msgspec
 
 from amnesiad.core import clocks
 from amnesiad.core.callers import Caller, visible
-from amnesiad.core.events import PolicyChanged, Revoked, Scope, Scrubbed, Superseded
+from amnesiad.core.events import PolicyChanged, Provenance, Revoked, Scope, Scrubbed, Superseded
 from amnesiad.core.inject import line_units, note_cost
 from amnesiad.core.intake import NOTE_ID_LENGTH
 from amnesiad.core.kinds import Kind
-from amnesiad.core.notes import LIVE, Anchor, Note, Trigger, Words, decode_words
+from amnesiad.core.notes import LIVE, Anchor, Note, State, Trigger, Words, decode_words
 from amnesiad.core.pathindex import PathIndex, words_of_mention
 from amnesiad.core.policy import Policy
 from amnesiad.core.strongest import Strongest, View
 from amnesiad.core.triggerindex import TriggerIndex
 from amnesiad.core.triggers import Occasion, matching
-from amnesiad.search import Index, Vectors
+from amnesiad.search import Index, Standing, Vectors
 from amnesiad.store import vault
 from amnesiad.store.connect import Store
 from amnesiad.store.keyring import Keyring
@@ -45,6 +45,7 @@ from amnesiad.tokens import counter_for
 Text = tuple[str, str | None, str, str]
 Slot = tuple[str, str | None, str]
 Group = tuple[Scope, str | None, Kind]
+Class = tuple[Kind, Provenance, bool, State]
 
 COUNTED_AT_ONCE: Final = 500
 """Notes whose tokens one look at the whole workspace may count: some 30 ms, during which nobody else is answered."""
@@ -172,6 +173,7 @@ class Workspace:
         self._active = self._ranking()
         for note in self.notes.values():
             self._file(note)
+            (self.live if note.live else self.ended).stand(note.id, self._standing(note))
             if note.state == "active":
                 self._active.put(note)
 
@@ -308,6 +310,7 @@ class Workspace:
         self.words[note.id] = words
         self.unreadable.pop(note.id, None)
         self.bytes[note.regime] += note.size
+        self._file(note)
         index, other = (self.live, self.ended) if note.live else (self.ended, self.live)
         if (
             old is None
@@ -316,9 +319,11 @@ class Workspace:
             or group_of(old) != group_of(note)
         ):
             other.drop(note.id)
-            index.put(note.id, words, group_of(note))
+            index.put(note.id, words, group_of(note), self._standing(note))
             if self.vectors is not None:
                 (self.vectors.expect if note.live else self.vectors.drop)(note.id)
+        else:
+            index.stand(note.id, self._standing(note))
         filed = (triggers, anchors) if old is not None and old.live else ((), ())
         if filed != ((words.triggers, words.anchors) if note.live else ((), ())):
             self.triggered.put(note.id, words.triggers if note.live else ())
@@ -338,7 +343,6 @@ class Workspace:
             self._texts[hash(text_of(note, words))] = note.id
             if words.key is not None:
                 self._slots[slot_of(note, words.key)] = note.id
-        self._file(note)
         if note.state == "active":
             self._active.put(note)
 
@@ -348,6 +352,9 @@ class Workspace:
             self.due.pop(note.id, None)
         else:
             self.due[note.id] = step.at
+
+    def _standing(self, note: Note) -> Standing:
+        return Standing(class_of(note), note.created_at, self.due.get(note.id))
 
     def _unlink(self, note: Note) -> None:
         words = self.words[note.id]
@@ -546,6 +553,11 @@ def text_of(note: Note, words: Words) -> Text:
 def group_of(note: Note) -> Group:
     """All that decides who may see a note (``callers.visible``)."""
     return note.scope, note.owner, note.kind
+
+
+def class_of(note: Note) -> Class:
+    """All that decides where a recall puts a note, but for its words and its age."""
+    return note.kind, note.provenance, note.pinned, note.state
 
 
 def slot_of(note: Note, key: str) -> Slot:

@@ -173,7 +173,7 @@ def test_what_is_dropped_is_swept_out() -> None:
         if number >= 100:
             index.drop(f"n{number - 100}")
     assert found(index, "twelve words")[0] in {f"n{number}" for number in range(5900, 6000)}
-    assert len(index._ids) < 1000
+    assert len(index.ids) < 1000
     assert len(index._postings) < 1000 * 15
 
 

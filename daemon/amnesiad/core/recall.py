@@ -104,11 +104,19 @@ def trust(provenance: Provenance, policy: Policy) -> float:
             return policy.trust_auto
 
 
+def standing(kind: Kind, provenance: Provenance, policy: Policy) -> tuple[float, int | None]:
+    """What notes of this kind and provenance are trusted, and the half-life in milliseconds by which their rank falls,
+    ``None`` where it stays 1.0. A task is an obligation: neither doubt nor age lowers it."""
+    if kind == "task":
+        return 1.0, None
+    return trust(provenance, policy), policy.kinds.half_life_ms[kind]
+
+
 def _worth(note: Note, policy: Policy, now: int) -> tuple[float, float, int, str]:
-    """(trust, rank, created_at, id), to be sorted descending. A task is an obligation: neither doubt nor age lowers it."""
-    if note.kind == "task":
-        return 1.0, 1.0, note.created_at, note.id
-    return trust(note.provenance, policy), clocks.rank(note, policy, now), note.created_at, note.id
+    """(trust, rank, created_at, id), to be sorted descending."""
+    trusted, half_life = standing(note.kind, note.provenance, policy)
+    rank = 1.0 if half_life is None else clocks.rank(note, policy, now)
+    return trusted, rank, note.created_at, note.id
 
 
 def order_without_query(candidates: Iterable[Candidate], policy: Policy, now: int) -> list[Candidate]:

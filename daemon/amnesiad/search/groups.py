@@ -42,6 +42,10 @@ class Groups:
             self._names[number] = None
             self._free.append(number)
 
+    def each(self, ask: Callable[[Any], Any]) -> dict[int, Any]:
+        """What ``ask`` says of every group that has notes, by number."""
+        return {number: ask(name) for name, number in self._numbers.items()}
+
     def wanted(self, among: Callable[[Any], bool]) -> npt.NDArray[np.bool_] | None:
         """By number, whether the group is wanted; ``None`` where all are."""
         numbers = [number for name, number in self._numbers.items() if among(name)]

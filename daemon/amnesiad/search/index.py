@@ -5,20 +5,24 @@ whatever asks first reads the queue: a write costs next to nothing and is found 
 A drop marks the slot dead, so the note is gone when ``drop`` returns; its postings, numbers without words, are taken
 out later, shard by shard, and only then is the slot given to another note. Every score is made from the notes that are
 there at that moment, whether they came now or long ago. BM25 after Robertson and Zaragoza (2009).
+
+What notes are chosen by beside their words stands by slot too (``standing``), for ``choice`` to read.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from amnesiad.core.notes import Words
+from amnesiad.search.foremost import foremost, nth_best
 from amnesiad.search.groups import Groups
 from amnesiad.search.postings import SHARDS, TF_BITS, TF_MAX, Flags, Postings, Row
+from amnesiad.search.standing import NO_STANDING, Standing, Standings
 from amnesiad.search.terms import query_terms, required_terms, terms
 
 K1: Final = 1.2
@@ -41,26 +45,34 @@ COMMON: Final = 2000
 """Notes from which on a term is worth leaving out: shorter rows are summed faster than the attempt takes."""
 ORDER_BYTES: Final = 6
 """Of an id, as a number by which ids may be ordered first: so many a double holds exactly."""
-FEW: Final = 4
-"""A sort of four times as many as are wanted costs no more than looking on."""
 
 Slots = npt.NDArray[np.intp]
 Scores = npt.NDArray[np.float64]
+
+
+class Layer(NamedTuple):
+    """Notes that a query found, by slot, in no order. All others it found score less than ``reach``."""
+
+    slots: Slots
+    scores: Scores
+    reach: float
 
 
 class Index:
     """The notes of one workspace that are alike in one respect (live, or ended), by their words."""
 
     def __init__(self) -> None:
-        self._queue: dict[str, tuple[Words, Hashable]] = {}
+        self._queue: dict[str, tuple[Words, Hashable, Standing]] = {}
         self._queued_chars = 0
         self._slots: dict[str, int] = {}
         self._postings = Postings()
         # By slot.
-        self._ids: list[str] = []
+        self.ids: list[str] = []
+        self.standings = Standings()
         self._alive: Flags = np.zeros(0, np.bool_)
         self._lengths: npt.NDArray[np.uint32] = np.zeros(0, np.uint32)
-        self._order: Scores = np.zeros(0, np.float64)
+        self.order: Scores = np.zeros(0, np.float64)
+        """The higher, the earlier the id, as far as its first letters tell."""
         self._group: Slots = np.zeros(0, np.intp)
         self._groups = Groups()
         self._total_length = 0
@@ -77,16 +89,25 @@ class Index:
     def __contains__(self, id_: object) -> bool:
         return id_ in self._slots or id_ in self._queue
 
-    def put(self, id_: str, words: Words, group: Hashable = None) -> None:
+    def put(self, id_: str, words: Words, group: Hashable = None, standing: Standing = NO_STANDING) -> None:
         """Index content, key, tags and anchor paths under the id, in place of what it was indexed by before.
 
-        ``group`` is what ``score`` lets a reader tell notes apart by, before any of them is looked at.
+        ``group`` is what ``score`` lets a reader tell notes apart by, before any of them is looked at; ``standing`` is
+        what ``choice`` chooses by.
         """
         self.drop(id_)
-        self._queue[id_] = words, group
+        self._queue[id_] = words, group, standing
         self._queued_chars += len(words.content)
         if len(self._queue) > QUEUE or self._queued_chars > QUEUE_CHARS:
             self._read_queue()
+
+    def stand(self, id_: str, standing: Standing) -> None:
+        """Change where a note stands that is in here; its words are what they were."""
+        queued = self._queue.get(id_)
+        if queued is not None:
+            self._queue[id_] = queued[0], queued[1], standing
+        else:
+            self.standings.change(self._slots[id_], standing)
 
     def drop(self, id_: str) -> None:
         """Take the note out. An unknown id is no error: it is out already."""
@@ -95,9 +116,10 @@ class Index:
         slot = self._slots.pop(id_, None)
         if slot is None:
             return
-        self._ids[slot] = ""
+        self.ids[slot] = ""
         self._alive[slot] = False
         self._groups.leave(int(self._group[slot]))
+        self.standings.drop(slot)
         self._total_length -= int(self._lengths[slot])
         self._norms_known = None
         self._dead.append(slot)
@@ -111,20 +133,21 @@ class Index:
         lengths: list[int] = []
         groups: list[int] = []
         order: list[int] = []
-        for id_, (words, group) in self._queue.items():
+        for id_, (words, group, _) in self._queue.items():
             found = terms(_text(words))
             every += found
             slot = self._free.pop() if self._free else self._new_slot()
             slots.append(slot)
             lengths.append(len(found))
             self._slots[id_] = slot
-            self._ids[slot] = id_
+            self.ids[slot] = id_
             groups.append(self._groups.join(group))
             order.append(-int.from_bytes(id_.encode()[:ORDER_BYTES].ljust(ORDER_BYTES, b"\0")))
         self._alive[slots] = True
         self._lengths[slots] = lengths
         self._group[slots] = groups
-        self._order[slots] = order
+        self.order[slots] = order
+        self.standings.put(slots, [standing for _, _, standing in self._queue.values()])
         self._total_length += len(every)
         numbers = np.fromiter(map(hash, every), np.int64, len(every))
         self._postings.add(numbers, np.repeat(np.array(slots, np.uint32), lengths))
@@ -134,14 +157,15 @@ class Index:
         self._sweep()
 
     def _new_slot(self) -> int:
-        slot = len(self._ids)
-        self._ids.append("")
+        slot = len(self.ids)
+        self.ids.append("")
         if slot == len(self._alive):
             more = max(QUEUE, slot // 4)
             self._alive = np.concatenate((self._alive, np.zeros(more, np.bool_)))
             self._lengths = np.concatenate((self._lengths, np.zeros(more, np.uint32)))
-            self._order = np.concatenate((self._order, np.zeros(more, np.float64)))
+            self.order = np.concatenate((self.order, np.zeros(more, np.float64)))
             self._group = np.concatenate((self._group, np.zeros(more, np.intp)))
+            self.standings.grow(more)
         return slot
 
     def _sweep(self) -> None:
@@ -170,6 +194,13 @@ class Index:
         stop when there is enough. Read it before the index changes. Of more than ``max_terms`` terms only the rarest
         are looked up. Scores are above 0.
         """
+        for layer in self.layers(query, among, max_terms=max_terms):
+            yield from self._best_first(layer.slots, layer.scores)
+
+    def layers(
+        self, query: str, among: Callable[[Any], bool] | None = None, *, max_terms: int = MAX_QUERY_TERMS
+    ) -> Iterator[Layer]:
+        """What ``score`` yields, by slot and in no order: the best at once, all others if they are asked for."""
         self._read_queue()
         rows = [row for term in query_terms(query) if len(row := self._row(term))]
         # Rarest first: what is left out costs least, and sums are made in one order whatever is left out.
@@ -180,6 +211,14 @@ class Index:
             rows = [row[wanted[self._group[row >> TF_BITS]]] for row in rows]
         return self._walk(rows, weights)
 
+    def everything(self, among: Callable[[Any], bool] | None = None) -> Slots:
+        """The slots of all notes, or of those whose groups are wanted."""
+        self._read_queue()
+        slots = np.flatnonzero(self._alive)
+        if among is not None and (wanted := self._groups.wanted(among)) is not None:
+            slots = slots[wanted[self._group[slots]]]
+        return slots
+
     def _row(self, term: str) -> Row:
         """The postings of the living."""
         row = self._postings.row(hash(term))
@@ -187,7 +226,7 @@ class Index:
             row = row[self._alive[row >> TF_BITS]]
         return row
 
-    def _walk(self, rows: list[Row], weights: list[float]) -> Iterator[tuple[str, float]]:
+    def _walk(self, rows: list[Row], weights: list[float]) -> Iterator[Layer]:
         if not any(map(len, rows)):
             return
         reach = math.inf
@@ -196,10 +235,10 @@ class Index:
             reach, few = pruned
             slots, scores = self._sum(few, weights)
             enough = scores >= reach
-            yield from self._best_first(slots[enough], scores[enough])
+            yield Layer(slots[enough], scores[enough], reach)
         slots, scores = self._sum(rows, weights)
         left = scores < reach
-        yield from self._best_first(slots[left], scores[left])
+        yield Layer(slots[left], scores[left], 0.0)
 
     def _weight(self, found: int) -> float:
         """What a term that so many notes hold adds to a score at most."""
@@ -218,9 +257,9 @@ class Index:
             slots, scores = self._sum(rows[:split], weights)
             if len(scores) < FIRST_CHUNK:
                 continue
-            reach = _nth_best(scores, FIRST_CHUNK)
+            reach = nth_best(scores, FIRST_CHUNK)
             if reach > rest:
-                may = np.zeros(len(self._ids), np.bool_)
+                may = np.zeros(len(self.ids), np.bool_)
                 may[slots[scores + rest >= reach]] = True
                 return reach, [row[may[row >> TF_BITS]] for row in rows]
         return None
@@ -239,7 +278,7 @@ class Index:
             start += len(row)
         if len(rows) == 1:
             return slots, parts
-        if len(every) * SPARSE < len(self._ids):
+        if len(every) * SPARSE < len(self.ids):
             touched, inverse = np.unique(slots, return_inverse=True)
             return touched, np.bincount(inverse, parts).astype(np.float64, copy=False)
         sums = np.bincount(slots, parts).astype(np.float64, copy=False)
@@ -256,30 +295,15 @@ class Index:
         return self._norms_known
 
     def _best_first(self, slots: Slots, scores: Scores) -> Iterator[tuple[str, float]]:
-        ids = self._ids
+        ids = self.ids
         size = FIRST_CHUNK
         while len(scores):
-            chosen = self._first(slots, scores, size)
+            chosen = foremost(scores, self.order[slots], size)
             chunk = zip((-scores[chosen]).tolist(), slots[chosen].tolist(), strict=True)
             for score, id_ in sorted([(score, ids[slot]) for score, slot in chunk]):
                 yield id_, -score
             scores, slots = scores[~chosen], slots[~chosen]
             size *= 4
-
-    def _first(self, slots: Slots, scores: Scores, size: int) -> Flags:
-        """Which are the best ``size``, and those that nothing but the end of a long id puts behind them."""
-        if len(scores) <= size:
-            return np.ones(len(scores), np.bool_)
-        cut = _nth_best(scores, size)
-        chosen = scores > cut
-        equals = np.flatnonzero(scores == cut)
-        wanted = size - int(np.count_nonzero(chosen))
-        if len(equals) > wanted:
-            # A whole workspace may be equally relevant: its ids are compared as numbers before they are as words.
-            order = self._order[slots[equals]]
-            equals = equals[order >= _nth_best(order, wanted)]
-        chosen[equals] = True
-        return chosen
 
     def contains_all_words(self, query: str) -> set[str]:
         """The ids of all notes in which every word of the query occurs; none for a query without a word.
@@ -294,28 +318,7 @@ class Index:
             common = slots if number == 0 else np.intersect1d(common, slots, assume_unique=True)
             if not len(common):
                 break
-        return {self._ids[slot] for slot in common.tolist()}
-
-
-def _nth_best(values: Scores, n: int) -> float:
-    """The ``n``-th highest of at least so many values.
-
-    By halving the range until few are left: ``partition`` alone takes a hundred times as long where most are equal.
-    """
-    while len(values) > FEW * n:
-        low, high = float(values.min()), float(values.max())
-        if low == high:
-            return low
-        middle = low + (high - low) / 2
-        if middle >= high:
-            middle = low
-        upper = values[values > middle]
-        if len(upper) >= n:
-            values = upper
-        else:
-            n -= len(upper)
-            values = values[values <= middle]
-    return float(np.sort(values)[-n])
+        return {self.ids[slot] for slot in common.tolist()}
 
 
 def _text(words: Words) -> str:

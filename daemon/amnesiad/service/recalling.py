@@ -18,10 +18,11 @@ from amnesiad.core import clocks, intake, render
 from amnesiad.core import recall as ranking
 from amnesiad.core.callers import Caller
 from amnesiad.core.notes import Note
-from amnesiad.search import fused
+from amnesiad.search import by_relevance, by_worth, fused
 from amnesiad.service.answers import view_fields
 from amnesiad.service.ledger import Shown
 from amnesiad.service.showing import Selected, Showing, check_query
+from amnesiad.service.weighing import asked, weighable
 from amnesiad.workspace import Use, Workspace
 
 MAX_DETERRENTS: Final = 3
@@ -66,8 +67,7 @@ class Recalling(Showing):
         self, workspace: Workspace, caller: Caller, request: wire.RecallRequest, wanted: ranking.Filter, now: int
     ) -> Selected[wire.RecallAnswer]:
         policy = workspace.policy
-        ranked = self.ranked(workspace, caller, request.query, wanted, request.limit, now)
-        chosen = ranked[: request.limit]
+        chosen = self.ranked(workspace, caller, request.query, wanted, request.limit, now)
         most = min(MAX_DETERRENTS, policy.max_deterrents)
         warned = self.deterrents(workspace, caller, request.query, wanted, now, most)
         notes = tuple(
@@ -97,56 +97,68 @@ class Recalling(Showing):
     def ranked(
         self, workspace: Workspace, caller: Caller, query: str | None, wanted: ranking.Filter, limit: int, now: int
     ) -> list[ranking.Candidate]:
-        """Recall's order of the notes that pass the filters; with a query, of the first up to the limit."""
+        """The first notes, up to the limit, in recall's order of those that pass the filters."""
+        policy = workspace.policy
         if query:
-            return self.by_query(workspace, caller, query, wanted, limit, now, cut=True)
-        candidates = self.candidates(workspace, caller, wanted, now)
+            return self.by_query(workspace, caller, query, wanted, limit, now)
         if wanted.paths:
-            return ranking.order_by_path(candidates, wanted.paths, workspace.policy, now)
-        return ranking.order_without_query(candidates, workspace.policy, now)
+            candidates = self.candidates(workspace, caller, wanted, now)
+            return ranking.order_by_path(candidates, wanted.paths, policy, now)[:limit]
+        ids: Iterable[str] | None = None
+        if weighable(wanted):
+            ids = by_worth(workspace.live, asked(workspace, caller, wanted, now, banded=False), limit)
+        candidates = self.candidates(workspace, caller, wanted, now, ids)
+        return ranking.order_without_query(candidates, policy, now)[:limit]
 
     def candidates(
-        self, workspace: Workspace, caller: Caller, wanted: ranking.Filter, now: int
-    ) -> Iterable[ranking.Candidate]:
-        ids = list(workspace.concerning(wanted.paths)) if wanted.paths else None
-        for note in workspace.visible_live(caller, now, ids):
+        self,
+        workspace: Workspace,
+        caller: Caller,
+        wanted: ranking.Filter,
+        now: int,
+        ids: Iterable[str] | None = None,
+    ) -> Iterator[ranking.Candidate]:
+        """Those of these notes, or of all, that the caller may see and that pass the filters."""
+        if ids is None and wanted.paths:
+            ids = workspace.concerning(wanted.paths)
+        for note in workspace.visible_live(caller, now, None if ids is None else list(ids)):
             words = workspace.words[note.id]
             if wanted.matches(note, words, note.state):
                 yield ranking.Candidate(note, words)
 
     def by_query(
+        self, workspace: Workspace, caller: Caller, query: str, wanted: ranking.Filter, limit: int, now: int
+    ) -> list[ranking.Candidate]:
+        """The first notes, up to the limit, by relevance in whole bands. Filters come before the limit."""
+        vector = self.meaning.asked(query)
+        if weighable(wanted) and (workspace.vectors is None or vector is None):
+            question = asked(workspace, caller, wanted, now, banded=True)
+            tie_width = max(workspace.policy.tie_width, ranking.MIN_TIE_WIDTH)
+            scored = by_relevance(workspace.live, query, question, limit, tie_width=tie_width, cap=ranking.POOL_CAP)
+            pool = list(self._admitted(workspace, caller, wanted, now, scored))
+        else:
+            found = self._by_relevance(workspace, caller, query, wanted, now)
+            pool = _whole_bands(
+                self._admitted(workspace, caller, wanted, now, found), limit, workspace.policy.tie_width
+            )
+        return ranking.order_by_relevance(pool, workspace.policy, now, limit)
+
+    def _admitted(
         self,
         workspace: Workspace,
         caller: Caller,
-        query: str,
         wanted: ranking.Filter,
-        limit: int,
         now: int,
-        *,
-        cut: bool = False,
-    ) -> list[ranking.Candidate]:
-        """Candidates by relevance, in whole bands that cover the limit; with ``cut`` only the first of them, up to it.
-        Filters come before the limit."""
-        tie_width, live_note, all_words = workspace.policy.tie_width, workspace.live_note, workspace.words
+        scored: Iterable[tuple[str, float]],
+    ) -> Iterator[ranking.Candidate]:
         narrowed = wanted != ranking.Filter()
-        pool: list[ranking.Candidate] = []
-        last_band, last_score = 0, 0.0
-        for note_id, score in self._by_relevance(workspace, caller, query, wanted, now):
-            if len(pool) >= limit:
-                if len(pool) == limit:
-                    last_band = ranking.band(pool[-1].score, pool[0].score, tie_width)
-                if len(pool) == ranking.POOL_CAP:
-                    break
-                if score != last_score and ranking.band(score, pool[0].score, tie_width) > last_band:
-                    break
-                last_score = score
-            note = live_note(note_id, caller, now)
+        for note_id, score in scored:
+            note = workspace.live_note(note_id, caller, now)
             if note is None:
                 continue
-            words = all_words[note_id]
+            words = workspace.words[note_id]
             if not narrowed or wanted.matches(note, words, note.state):
-                pool.append(ranking.Candidate(note, words, score))
-        return ranking.order_by_relevance(pool, workspace.policy, now, limit if cut else None)
+                yield ranking.Candidate(note, words, score)
 
     def _by_relevance(
         self, workspace: Workspace, caller: Caller, query: str, wanted: ranking.Filter, now: int
@@ -188,6 +200,23 @@ class Recalling(Showing):
             return list(islice(found, most))
         by_path = [(ranking.path_grade(workspace.words[note.id], wanted.paths), note.state_at, note) for note in found]
         return [note for _, _, note in sorted(by_path, key=itemgetter(0, 1), reverse=True)[:most]]
+
+
+def _whole_bands(found: Iterable[ranking.Candidate], limit: int, tie_width: float) -> list[ranking.Candidate]:
+    """The whole bands that cover the limit of what is found, best first; it is read no further. At most ``POOL_CAP``."""
+    pool: list[ranking.Candidate] = []
+    last_band, last_score = 0, 0.0
+    for one in found:
+        if len(pool) == ranking.POOL_CAP:
+            break
+        if len(pool) >= limit:
+            if len(pool) == limit:
+                last_band = ranking.band(pool[-1].score, pool[0].score, tie_width)
+            if one.score != last_score and ranking.band(one.score, pool[0].score, tie_width) > last_band:
+                break
+            last_score = one.score
+        pool.append(one)
+    return pool
 
 
 def _nothing_recalled(request: wire.RecallRequest) -> wire.RecallAnswer:

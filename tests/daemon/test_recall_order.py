@@ -1,0 +1,121 @@
+"""The first notes of a recall, chosen in arrays, held against a walk through every note that the pure order ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from typing import Any, Final
+
+import pytest
+from tests.daemon.desk import DAY, HUMAN, ManualClock, call, projection, remember, sweep
+
+from amnesiad.core import recall as ranking
+from amnesiad.core.callers import Caller
+from amnesiad.core.errors import AmnesiaError
+from amnesiad.search import choice, index
+from amnesiad.service import Service
+
+CALLERS: Final[tuple[dict[str, Any], ...]] = (
+    HUMAN,
+    {"session": "s1"},
+    {"session": "s1", "agent": "a1", "agent_kind": "subagent"},
+    {"agent": "a2", "team": "s1", "agent_kind": "teammate"},
+)
+QUERIES: Final = (None, "port", "port lamp", "the lamp of the ferry", "rope", "nothing like it")
+VOCABULARY: Final = ["the", "of", "port", "lamp", "ferry", "rope", "gull"]
+SEEDS: Final = 3
+KINDS: Final = ("fact", "finding", "directive", "episode", "task", "gotcha", "preference")
+
+
+def walked(service: Service, workspace: Any, caller: Caller, query: str | None, fields: dict[str, Any]) -> list[str]:
+    """What the pure functions make of every note there is."""
+    now, policy, limit = service.clock.now_ms(), workspace.policy, fields["limit"]
+    wanted = ranking.Filter(
+        kinds=frozenset(fields.get("kinds", ())),
+        tags=tuple(fields.get("tags", ())),
+        states=frozenset(fields.get("states", ())),
+        owner=fields.get("owner"),
+        since=fields.get("since"),
+    )
+    scores = dict(workspace.live.score(query)) if query else {}
+    pool = [
+        ranking.Candidate(note, workspace.words[note.id], scores.get(note.id, 0.0))
+        for note in workspace.visible_live(caller, now)
+        if wanted.matches(note, workspace.words[note.id], note.state) and (not query or note.id in scores)
+    ]
+    if not query:
+        return [one.note.id for one in ranking.order_without_query(pool, policy, now)][:limit]
+    pool.sort(key=lambda one: (-one.score, one.note.id))
+    size = ranking.whole_bands([one.score for one in pool], limit, policy.tie_width)
+    return [one.note.id for one in ranking.order_by_relevance(pool[:size], policy, now)][:limit]
+
+
+async def held_against_a_walk(service: Service, dice: random.Random, since: int) -> int:
+    """Ask as every caller and with every query; returns how many notes were compared."""
+    compared = 0
+    for who in CALLERS:
+        for query in QUERIES:
+            narrowed: list[dict[str, Any]] = [
+                {},
+                {"kinds": dice.sample(KINDS, 2)},
+                {"states": [dice.choice(["active", "stale"])]},
+                {"since": since},
+                {"owner": "s1"},
+                {"tags": ["odd"]},
+            ]
+            fields = dice.choice(narrowed) | {"limit": dice.choice([1, 3, 10, 100])}
+            workspace = await projection(service)
+            answer = await call(service, "recall", query=query, peek=True, caller=who, **fields)
+            found = [note.id for note in answer.notes]
+            assert found == walked(service, workspace, Caller(**who), query, fields), (who, query, fields)
+            compared += len(found)
+    return compared
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+async def test_what_is_chosen_is_what_a_walk_would_put_first(
+    service: Service, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Through writes at one instant and at many, pins, flags, endings, policies and leases that ran out with no pass
+    to record it: for every caller, query, filter and limit, whether or not the pool is capped."""
+    # Small, so that few notes are many: what is summed at first, and what is looked at in one go.
+    monkeypatch.setattr(index, "COMMON", 2)
+    monkeypatch.setattr(index, "FIRST_CHUNK", 2)
+    monkeypatch.setattr(choice, "LOOKED_AT", 1)
+    dice = random.Random(seed)
+    ids: list[str] = []
+    since = clock.now_ms()
+
+    async def act() -> None:
+        one = dice.choice(ids) if ids else "0" * 10
+        match dice.choice(["remember"] * 12 + ["renew", "pin", "unpin", "flag", "revoke", "promote", "policy"]):
+            case "remember":
+                facts: dict[str, Any] = {"kind": dice.choice(KINDS), "caller": dice.choice(CALLERS)}
+                if facts["kind"] in ("fact", "episode", "preference"):
+                    facts |= {"ttl_ms": dice.choice([2, 5, 9]) * DAY, "curve": dice.choice(["flat", "ebbinghaus"])}
+                if facts["caller"] is HUMAN:
+                    facts["provenance"] = dice.choice(["human", "user-stated", "agent", "auto"])
+                elif facts["caller"].get("agent_kind") is None:
+                    facts["scope"] = dice.choice(["workspace", "session"])
+                if dice.random() < 0.3:
+                    facts["tags"] = ["odd"]
+                text = " ".join(dice.choices(VOCABULARY, k=dice.choice([1, 2, 6])))
+                ids.append(await remember(service, f"{text} {len(ids)}", **facts))
+            case "policy":
+                await call(service, "policy", set={"tie_width": dice.choice([0.02, 0.1, 1.0])}, caller=HUMAN)
+            case verb:
+                reason = {"reason": "so it is"} if verb in ("flag", "revoke", "promote") else {}
+                with contextlib.suppress(AmnesiaError):
+                    await call(service, verb, id=one, caller=HUMAN, **reason)
+
+    compared = 0
+    for number in range(400):
+        await act()
+        if dice.random() < 0.2:
+            clock.advance(dice.choice([1, DAY // 2]))
+        if number == 250:
+            await sweep(service)
+        if number % 20 == 19:
+            monkeypatch.setattr(ranking, "POOL_CAP", dice.choice([2, 7, 2000]))
+            compared += await held_against_a_walk(service, dice, since)
+    assert compared > 1000
