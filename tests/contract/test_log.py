@@ -484,19 +484,22 @@ class TestWitness:
         assert driver.keys.use not in stored
 
     async def test_a_note_is_marked_by_one_of_many_answers(self, driver: Driver) -> None:
-        """Of answers made from the same view of a session's ledger one is let out; the others learn what it showed."""
+        """Of answers made from the same view of a session's ledger one is let out; the others learn what it showed, what it
+        only warned of included."""
         one, two = await driver.remember("one"), await driver.remember("two")
         views = [await driver.log.once("s1", str(turn), 60_000) for turn in range(5)]
         shown = [(one, 1), (two, 1)]
         found = await asyncio.gather(
             *(driver.log.witness(NOW, shown, entry=b"{}", used=1, once=view) for view in views)
         )
-        assert sorted(answer.shown for answer in found) == [[], [one], [one], [one], [one]]
+        assert sorted(answer.shown for answer in found) == [[], *[[one, two]] * 4]
         winner = views[[answer.shown for answer in found].index([])]
         assert {view.shown(one) for view in views if view is not winner} == {(NOW, winner.turn)}
         stored = await dump(driver.redis)
         assert len(stored[driver.keys.access]) == 1
-        assert stored[driver.keys.ledger("s1")] == {one.encode(): f"{NOW}|{winner.turn}".encode()}
+        mark = f"{NOW}|{winner.turn}".encode()
+        assert stored[driver.keys.ledger("s1")] == {one.encode(): mark, two.encode(): mark}
+        assert set(stored[driver.keys.use]) == {f"{one}:n".encode(), f"{one}:t".encode()}
         assert 0 < await driver.redis.pttl(driver.keys.ledger("s1")) <= 60_000
 
     async def test_an_answer_by_an_older_policy_is_stopped(self, driver: Driver) -> None:

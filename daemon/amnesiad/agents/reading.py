@@ -144,10 +144,10 @@ class _Reading:
         return {"events": (self._told("file-changed", (self._payload.text(("file_path",)),)),)}
 
     def pre_compact(self) -> _Facts:
-        # The event is about the session's own context; that of a child is cleared without it.
-        return {"anew": True, "events": (self._told("compacted" if self._about.agent is None else "heartbeat"),)}
+        return {"anew": True, "events": (self._told("compacted"),)}
 
     def post_compact(self) -> _Facts:
+        # What is said of it now may be told again before the event was handled, so that is left to what came before it.
         return self.alive() | {"anew": True}
 
     def alive(self) -> _Facts:

@@ -296,8 +296,8 @@ class Log:
 
         With ``seen``, the answer's position, nothing is logged either where the log has grown past it; with ``policy``,
         the version it was made by, where a later one is in force; with ``once``, where another answer has shown one of
-        the used notes meanwhile, and those shown are marked in the same step; with ``telling``, where one of its
-        corrections was made meanwhile, and the used notes are recorded as shown to its context.
+        the notes meanwhile, and those shown, used or only warned of, are marked in the same step; with ``telling``, where
+        one of its corrections was made meanwhile, and the used notes are recorded as shown to its context.
 
         ``entry`` is the ledger entry (no words), ``owner`` the owner whose sign of life this is, ``used`` how many of
         the first notes shown count as used. Raises ``NotFound`` when the workspace was dropped.

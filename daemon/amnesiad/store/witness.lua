@@ -40,7 +40,7 @@ for i = 12, #ARGV, 3 do
       told[#told + 1] = ARGV[i]
       told[#told + 1] = mark
     end
-  elseif ARGV[7] ~= '' and i < used then
+  elseif ARGV[7] ~= '' then
     local mark = redis.call('HGET', KEYS[7], ARGV[i]) or ''
     if mark ~= ARGV[i + 2] then
       shown[#shown + 1] = ARGV[i]
@@ -58,11 +58,11 @@ if stands and (ARGV[5] == '' or ARGV[5] == last) then
   for i = notes, used - 1, 3 do
     redis.call('HINCRBY', KEYS[4], ARGV[i] .. ':n', 1)
     redis.call('HSET', KEYS[4], ARGV[i] .. ':t', ARGV[1])
-    if ARGV[7] ~= '' then
-      redis.call('HSET', KEYS[7], ARGV[i], ARGV[7])
-      redis.call('PEXPIRE', KEYS[7], ARGV[8])
-    end
     if room > 0 then room = room - redis.call('HSET', KEYS[8], ARGV[i], ARGV[1]) end
+  end
+  if ARGV[7] ~= '' and notes < #ARGV then
+    for i = notes, #ARGV, 3 do redis.call('HSET', KEYS[7], ARGV[i], ARGV[7]) end
+    redis.call('PEXPIRE', KEYS[7], ARGV[8])
   end
   if ARGV[9] ~= '' and notes < used then redis.call('PEXPIRE', KEYS[8], ARGV[9]) end
 end
