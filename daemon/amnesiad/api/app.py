@@ -31,6 +31,7 @@ MAX_FEEDS: Final = 64
 """Open feeds; each holds a connection for as long as it likes."""
 
 NDJSON: Final = b"application/x-ndjson"
+PLAIN: Final = b"text/plain; charset=utf-8"
 
 
 @cache
@@ -160,6 +161,18 @@ class App:
 
         await self._within_bounds(exchange, answer)
 
+    async def _status_line(self, exchange: Exchange, _name: str) -> None:
+        query = exchange.query()
+        named = query.pop("workspace", None)
+        for name in query:
+            raise Invalid(
+                f"{name[:64]!r} is no field of this query", field=name[:64], hint="workspace is the one it has"
+            )
+
+        async with self._bounds():
+            line: str = await self._service.glance(await exchange.body(), named)
+        await exchange.answer(200, line.encode(), kind=PLAIN)
+
     async def _within_bounds(self, exchange: Exchange, work: Callable[[], Awaitable[bytes]]) -> None:
         async with self._bounds():
             body = await work()
@@ -246,5 +259,6 @@ _FIXED: Final[Mapping[str, tuple[tuple[str, ...], Callable[[App, Exchange, str],
     "/readyz": (("GET", "HEAD"), App._ready),
     "/openapi.json": (("GET", "HEAD"), App._openapi),
     "/v1/feed": (("GET",), App._feed),
+    "/v1/statusline": (("POST",), App._status_line),
 }
 """The routes beside ``POST /v1/<verb>`` and ``POST /v1/hooks/<agent>``."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import quote
 
-from amnesiad import shims
+from amnesiad import places
 
 Form = Literal["curl", "python"]
 FORMS: Final[tuple[Form, ...]] = ("curl", "python")
@@ -38,8 +38,10 @@ def hook_line(agent: str, form: Form, *, socket: str, workspace: str | None = No
             *("-H", "Expect:", "--data-binary", "@-", f"http://amnesiad/v1/hooks/{agent}{query}"),
         ]
     )
+    # A workspace that the environment names would have to be quoted for a URL, which a shell cannot.
+    unnamed = "" if workspace else '[ -z "$AMNESIA_WORKSPACE" ] && '
     return _for_sh(
-        f'if command -v curl >/dev/null; then answer=$({curl}) && printf %s "$answer"; else {python}; fi || true'
+        f'if {unnamed}command -v curl >/dev/null; then answer=$({curl}) && printf %s "$answer"; else {python}; fi || true'
     )
 
 
@@ -71,7 +73,7 @@ def socket_of(command: str) -> str | None:
 
 
 def _python(shim: str) -> list[str]:
-    return [sys.executable, "-I", "-S", str(Path(shims.__file__).with_name(shim))]
+    return [sys.executable, "-I", "-S", str(Path(places.__file__).parent / "shims" / shim)]
 
 
 def _for_sh(script: str) -> str:

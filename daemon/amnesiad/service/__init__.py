@@ -5,6 +5,7 @@ without), ``remembering`` (words in), ``transitions`` (one note from state to st
 elsewhere), ``forgetting`` (words out),
 ``looking`` and ``ledger`` (without using), ``feed`` (as it happens), ``showing`` (what an answer passes before it is shown),
 ``recalling`` and ``injecting`` (into a context), ``explaining`` (why not), ``governing`` (workspaces, policy, passes),
+``hooking`` and ``glancing`` (what agents ask by themselves),
 ``exporting``, ``arriving`` and ``transfer`` (whole workspaces, out and in). A method takes a decoded ``wire`` request and
 returns the answer, or raises an ``AmnesiaError``. Nothing here knows HTTP or Redis.
 """
@@ -17,13 +18,13 @@ from amnesiad.service.base import Jobs
 from amnesiad.service.batch import answer_batch
 from amnesiad.service.exposing import Exposing
 from amnesiad.service.feed import Feeding
-from amnesiad.service.hooking import Hooking
+from amnesiad.service.glancing import Glancing
 from amnesiad.service.transfer import Transfer
 
 __all__ = ["Jobs", "Service"]
 
 
-class Service(Transfer, Feeding, Exposing, Hooking):
+class Service(Transfer, Feeding, Exposing, Glancing):
     """Everything amnesiad can be asked to do."""
 
     async def batch(self, request: wire.BatchRequest) -> wire.BatchAnswer:

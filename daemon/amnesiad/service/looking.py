@@ -14,9 +14,10 @@ from amnesiad.core import clocks, render
 from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import Invalid, NotFound
 from amnesiad.core.events import AnyNoteEvent, event_type
-from amnesiad.core.notes import STATES, Note, Words, apply, fold
+from amnesiad.core.notes import Note, Words, apply, fold
 from amnesiad.service.answers import view, view_fields
 from amnesiad.service.forgetting import Forgetting
+from amnesiad.service.tallying import tally
 from amnesiad.service.transitions import MAX_HISTORY as MAX_HISTORY
 from amnesiad.store import vault
 from amnesiad.store.log import Entry, seq_key
@@ -190,21 +191,9 @@ class Looking(Forgetting):
 
         Notes that time has ended but no pass has erased yet count as forgotten here already.
         """
-        tally = dict.fromkeys(STATES, 0)
-        next_expiry = None
-        live: list[str] = []
-        for note_id in workspace.notes:
-            note = workspace.settled(note_id, now)
-            if note is None or not visible(note, caller, workspace.policy):
-                continue
-            tally[note.state] += 1
-            if note.live:
-                live.append(note_id)
-                if note_id in workspace.due:
-                    end = clocks.expires_at(note, workspace.policy)
-                    next_expiry = end if next_expiry is None or (end is not None and end < next_expiry) else next_expiry
-        tally["forgotten"] += await self._forgotten_count(workspace, caller)
-        return wire.Counts(**tally), workspace.cost_of_all(live), next_expiry
+        seen = (await tally(workspace, now)).seen(workspace.audience(caller))
+        seen.by_state["forgotten"] += await self._forgotten_count(workspace, caller)
+        return wire.Counts(**seen.by_state), seen.tokens, seen.next_expiry
 
     async def _forgotten_count(self, workspace: Workspace, caller: Caller) -> int:
         """How many forgotten notes the caller may see. They are counted by group, anew only where one was added."""

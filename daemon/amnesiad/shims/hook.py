@@ -13,28 +13,20 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 TIMEOUT_S: Final = 1.0
 """From the start of ``main`` to the answer, the reading of standard input included."""
-
-
-class _Ask(NamedTuple):
-    name: str
-    workspace: str | None
-    socket: str | None
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one hook. ``arguments``: the agent's name, and ``--workspace W``, ``--socket S``. Always returns 0."""
     deadline = time.monotonic() + TIMEOUT_S
     try:
-        _run(_parse(arguments), deadline)
+        _run(arguments, deadline)
     except (Exception, KeyboardInterrupt) as error:
-        if os.environ.get("AMNESIA_HOOK_DEBUG"):
-            # Of errors that are not ours only the kind: a message may quote what was read.
-            why = str(error) if isinstance(error, OSError | _Unusable) else type(error).__name__
-            sys.stderr.write(f"amnesia hook: {why}\n")
+        # Of errors that are not ours only the kind: a message may quote what was read.
+        _say(str(error) if isinstance(error, OSError | _Unusable) else type(error).__name__)
     return 0
 
 
@@ -42,40 +34,18 @@ class _Unusable(Exception):
     """An argument or an answer that nothing can be done with; the message quotes neither."""
 
 
-def _parse(arguments: Sequence[str]) -> _Ask:
-    """Read by hand: ``argparse`` costs as much as the whole exchange, and ends the process for wrong usage."""
-    name, options = "", dict[str, str]()
-    rest = iter(arguments)
-    for word in rest:
-        if word.startswith("--"):
-            option, equals, value = word.partition("=")
-            options[option] = value if equals else next(rest, "")
-        else:
-            name = name or word
-    if not name or not name.replace("-", "").isalnum() or not name.isascii():
-        raise _Unusable("name the agent, such as claude-code")
-    return _Ask(name, options.get("--workspace") or os.environ.get("AMNESIA_WORKSPACE"), options.get("--socket"))
-
-
-def _run(ask: _Ask, deadline: float) -> None:
+def _run(arguments: Sequence[str], deadline: float) -> None:
     from amnesiad.shims import connect, intake
 
+    options = intake.options_of(arguments)
+    name = options.get("", "")
+    if not name.isascii() or not name.replace("-", "").isalnum():
+        raise _Unusable("name the agent, such as claude-code")
     payload = intake.read_input(deadline)
-    if (env_file := os.environ.get("CLAUDE_ENV_FILE")) and ask.name == "claude-code" and b"SessionStart" in payload:
-        from amnesiad.shims import envfile
-
-        try:
-            envfile.announce(env_file, payload, ask.workspace)
-        except (OSError, ValueError) as error:
-            # The daemon is told of the session all the same.
-            if os.environ.get("AMNESIA_HOOK_DEBUG"):
-                sys.stderr.write(f"amnesia hook: CLAUDE_ENV_FILE is left as it is: {type(error).__name__}\n")
-    target = f"/v1/hooks/{ask.name}"
-    if ask.workspace:
-        from urllib.parse import quote
-
-        target += f"?workspace={quote(ask.workspace, safe='')}"
-    with connect.Connection(connect.socket_path(ask.socket)) as connection:
+    if (env_file := os.environ.get("CLAUDE_ENV_FILE")) and name == "claude-code" and b"SessionStart" in payload:
+        _announce(env_file, payload, intake.workspace_of(options))
+    target = f"/v1/hooks/{name}{intake.workspace_query(options)}"
+    with connect.Connection(connect.socket_path(options.get("--socket"))) as connection:
         answer = connection.exchange(target, payload, deadline_s=deadline - time.monotonic())
     if answer.status != 200:
         raise _Unusable(f"the daemon answered with status {answer.status}")
@@ -83,6 +53,21 @@ def _run(ask: _Ask, deadline: float) -> None:
     if not (text.startswith(b"{") and text.endswith(b"}")):
         raise _Unusable("the daemon answered with something else than an object")
     intake.write_output(text + b"\n")
+
+
+def _announce(env_file: str, payload: bytes, workspace: str | None) -> None:
+    """Tell the session's shells who they speak for. Where that fails, the daemon is told of the session all the same."""
+    from amnesiad.shims import envfile
+
+    try:
+        envfile.announce(env_file, payload, workspace)
+    except (OSError, ValueError) as error:
+        _say(f"CLAUDE_ENV_FILE is left as it is: {type(error).__name__}")
+
+
+def _say(why: str) -> None:
+    if os.environ.get("AMNESIA_HOOK_DEBUG"):
+        sys.stderr.write(f"amnesia hook: {why}\n")
 
 
 if __name__ == "__main__":

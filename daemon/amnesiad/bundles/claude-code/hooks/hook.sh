@@ -14,7 +14,8 @@ for usual in "${XDG_RUNTIME_DIR:-}/amnesia/amnesia.sock" \
   [ -n "$socket" ] || [ ! -S "$usual" ] || socket=$usual
 done
 
-if [ -S "$socket" ] && command -v curl >/dev/null; then
+# A workspace that the environment names would have to be quoted for a URL, which a shell cannot.
+if [ -S "$socket" ] && [ -z "${AMNESIA_WORKSPACE:-}" ] && command -v curl >/dev/null; then
   answer=$(curl -qsf --noproxy amnesiad --max-time 1 --unix-socket "$socket" -H Expect: --data-binary @- \
     http://amnesiad/v1/hooks/claude-code) && printf %s "$answer"
 elif command -v amnesia >/dev/null; then
