@@ -162,15 +162,9 @@ class App:
         await self._within_bounds(exchange, answer)
 
     async def _status_line(self, exchange: Exchange, _name: str) -> None:
-        query = exchange.query()
-        named = query.pop("workspace", None)
-        for name in query:
-            raise Invalid(
-                f"{name[:64]!r} is no field of this query", field=name[:64], hint="workspace is the one it has"
-            )
-
         async with self._bounds():
-            line: str = await self._service.glance(await exchange.body(), named)
+            request = wire.decode_hook("statusline", exchange.query(), await exchange.body())
+            line: str = await self._service.glance(request)
         await exchange.answer(200, line.encode(), kind=PLAIN)
 
     async def _within_bounds(self, exchange: Exchange, work: Callable[[], Awaitable[bytes]]) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from amnesiad import wire
 from amnesiad.core.callers import Caller
 from amnesiad.core.errors import AmnesiaError, Invalid
 from amnesiad.core.intake import check_id
@@ -34,23 +35,20 @@ class _Drawn(msgspec.Struct, frozen=True, kw_only=True):
     workspace: _Directory = _Directory()
 
 
-_decoder: Final = msgspec.json.Decoder(_Drawn)
-
-
 class Glancing(Hooking):
     """The question behind a status line."""
 
-    async def glance(self, payload: bytes, named: str | None = None) -> str:
-        """The line for an agent's own payload, in the workspace ``named`` or that of the directory the payload names.
+    async def glance(self, request: wire.HooksRequest) -> str:
+        """The line for an agent's own payload, in the workspace that is named or that of the directory in the payload.
 
-        Empty for a workspace that nobody has written to. Raises ``Invalid`` for a payload that cannot be read or tells
-        no directory, ``StoreUnavailable``.
+        Empty for a workspace that nobody has written to. Raises ``Invalid`` for a payload that is not a status line's or
+        tells no directory, ``StoreUnavailable``.
         """
         try:
-            drawn = _decoder.decode(payload or b"{}")
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise Invalid("the payload is not a status line's", field="body") from None
-        name = named or await self._name_of(drawn.workspace.current_dir or drawn.cwd)
+            drawn = msgspec.convert(request.payload, _Drawn)
+        except msgspec.ValidationError:
+            raise Invalid("the payload is not a status line's", field="payload") from None
+        name = request.workspace or await self._name_of(drawn.workspace.current_dir or drawn.cwd)
         workspace = await self.caught_up(name)
         if workspace is None:
             return ""

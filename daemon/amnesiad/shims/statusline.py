@@ -47,7 +47,7 @@ def _ask(arguments: Sequence[str], deadline: float) -> bytes:
         payload = b""  # an agent that hands over nothing; what the arguments name is still known
     target = "/v1/statusline" + intake.workspace_query(options)
     with connect.Connection(connect.socket_path(options.get("--socket"))) as connection:
-        answer = connection.exchange(target, payload, deadline_s=deadline - time.monotonic())
+        answer = connection.exchange(target, payload or b"{}", deadline_s=deadline - time.monotonic())
     if answer.status == 503:  # a daemon that has lost its store remembers nothing either
         raise ConnectionError
     return answer.body.strip() if answer.status == 200 else b""

@@ -98,6 +98,7 @@ HOOK_EXAMPLE: Final[Schema] = {
 
 _JSON: Final = "application/json"
 _NDJSON: Final = "application/x-ndjson"
+_PLAIN: Final = "text/plain; charset=utf-8"
 _STREAM: Final = "text/event-stream"
 _LINES: Final = {"description": "One JSON object a line, of any number of lines."}
 _REF: Final = "#/components/schemas/"
@@ -128,6 +129,7 @@ def document() -> Schema:
     query = {name: schemas.pop(name) for name in ("FeedRequest", "ImportRequest", "HooksRequest")}
     paths: Schema = {f"/v1/{verb}": {"post": _verb(verb, spec, query)} for verb, spec in VERBS.items()}
     paths["/v1/hooks/{agent}"] = {"post": _hooks(query)}
+    paths["/v1/statusline"] = {"post": _status_line(query)}
     paths["/v1/feed"] = {"get": _feed(query)}
     paths["/healthz"] = _fixed("healthz", "Whether the process answers.", {200: _ref("HealthAnswer")})
     paths["/readyz"] = _fixed(
@@ -298,6 +300,18 @@ def _hooks(query: Mapping[str, Schema]) -> Schema:
         "responses": _responses(
             {200: ("What the agent expects of a hook; {} says nothing.", _content({"type": "object"}))}, _WRITES
         ),
+    }
+
+
+def _status_line(query: Mapping[str, Schema]) -> Schema:
+    given = {"workspace": query["HooksRequest"]["properties"]["workspace"]}
+    line = {_PLAIN: {"schema": {"type": "string"}}}
+    return {
+        "operationId": "statusline",
+        "summary": "A workspace in one line of text, for what an agent hands its status line.",
+        "parameters": _parameters({"properties": given, "required": []}),
+        "requestBody": {"required": True, "content": _content({"type": "object"})},
+        "responses": _responses({200: ("The line; empty for a workspace that holds nothing yet.", line)}, _READS),
     }
 
 
