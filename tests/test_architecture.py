@@ -55,7 +55,7 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "entry": frozenset({"cli", "shims"}),
     "install": _FACE | {"agents"},
     "integrations": _FACE,
-    "shims": frozenset({"places", "limits"}),
+    "shims": frozenset({"places", "limits", "amnesiad"}),
     "amnesiad": frozenset({"client"}),
     "amnesiad_workers": _BASE | {"service", "workspace", "store", "settings", "anchors", "wire"},
 }

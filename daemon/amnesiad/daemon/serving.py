@@ -5,9 +5,10 @@ bridge and the timer, and at last the workspaces used last are loaded. Until the
 requests are answered all the same. Shutdown, in this order:
 
 1. the socket goes; requests in flight are answered, feeds end;
-2. bridge, timer and clock are cancelled; what they had not finished is still in the store, unacknowledged;
-3. the service finishes its after-work;
-4. the queue's threads and the store's connections are closed.
+2. the MCP server ends, if any client ever came for it;
+3. bridge, timer and clock are cancelled; what they had not finished is still in the store, unacknowledged;
+4. the service finishes its after-work;
+5. the queue's threads and the store's connections are closed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import signal
 import sys
 from collections.abc import Coroutine
@@ -25,11 +27,13 @@ import structlog
 import uvloop
 
 from amnesiad.api.app import App, Readiness
+from amnesiad.api.errors import answerable
 from amnesiad.api.serve import ApiServer
 from amnesiad.bridge import Bridge, Jobs, Timer
-from amnesiad.daemon.notify import notify
+from amnesiad.daemon.notify import keep_alive, notify, watchdog_s
 from amnesiad.errors import AmnesiaError, ConfigError, StoreUnavailable
 from amnesiad.logs import configure_logging
+from amnesiad.mcp import McpFace
 from amnesiad.service import Service, residence
 from amnesiad.settings import Settings
 from amnesiad.store.clock import StoreClock
@@ -43,6 +47,9 @@ IDLE_LOOK_S: Final = 10.0
 """How often is looked for workspaces that nobody uses."""
 CLOCK_LOOK_S: Final = 1.0
 """How often is looked whether the store's time should be asked for again."""
+
+MCP_PATH: Final = "/mcp"
+"""Where MCP is spoken, on the socket and on the loopback listener; the shim and every client's settings name it."""
 
 GC_THRESHOLDS: Final = (50_000, 20, 100)
 """How much is allocated between two looks for cycles. A projection is hundreds of thousands of objects that hold none;
@@ -61,6 +68,7 @@ class Daemon:
         self._jobs: Jobs | None = None
         self._service: Service | None = None
         self._server: ApiServer | None = None
+        self._mcp: McpFace | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._readiness = Readiness(ready=False, stage="starting")
 
@@ -88,9 +96,12 @@ class Daemon:
         await service.start()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
-        app = App(service, readiness=lambda: self._readiness)
+        self._mcp = McpFace(service, answerable=answerable)
+        app = App(service, readiness=lambda: self._readiness, mounts={MCP_PATH: self._mcp})
         self._server = ApiServer(app, settings.socket, http=settings.http_address, state_dir=settings.state_dir)
         await self._server.start()
+        if (every_s := watchdog_s(os.environ)) is not None:
+            self._run("watchdog", keep_alive(every_s))
         self._run("clock", _keep_time(clock, redis))
         self._run("bridge", Bridge(redis, jobs, settings.policy).run())
         self._run("timer", Timer(redis, clock, jobs, erase_within=settings.erase_within).run())
@@ -128,6 +139,8 @@ class Daemon:
         """Shut down in the order the module's head tells. Safe to call twice, and after a start that failed."""
         if self._server is not None:
             await self._server.stop()
+        if self._mcp is not None:
+            await self._mcp.close()
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -138,7 +151,7 @@ class Daemon:
             self._jobs.close()
         if self._redis is not None:
             await self._redis.aclose()
-        self._server = self._service = self._jobs = self._redis = None
+        self._server = self._mcp = self._service = self._jobs = self._redis = None
         self._readiness = Readiness(ready=False, stage="stopped")
 
 

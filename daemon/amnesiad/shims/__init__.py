@@ -13,6 +13,7 @@ from typing import Final
 SHIMS: Final[Mapping[str, str]] = {
     "hook": "amnesiad.shims.hook",
     "statusline": "amnesiad.shims.statusline",
+    "mcp": "amnesiad.shims.mcp",
 }
 """Commands of ``amnesia`` that are programs of their own, and the module of each, whose ``main(arguments)`` returns the
 exit code."""

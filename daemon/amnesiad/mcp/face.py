@@ -1,0 +1,102 @@
+"""What the API mounts at ``/mcp``: starts the MCP server when the first client comes, and stops it with the daemon.
+
+The SDK takes a second to import and tens of megabytes to keep, so it is loaded in a thread and only on demand: a daemon
+that nobody asks for MCP has neither. Where it is not installed, every request is told so, and asked again it looks again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from importlib import import_module
+from typing import Any, Final
+
+from amnesiad.core.errors import AmnesiaError
+from amnesiad.mcp.calling import Desk
+from amnesiad.service import Service
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MISSING: Final = "this daemon has no MCP tools: the extra is not installed"
+MISSING_HINT: Final = "pip install 'amnesiad[mcp]' where the daemon runs"
+INTERNAL_ERROR: Final = -32603
+"""JSON-RPC's code for a server that cannot answer."""
+
+
+class McpFace:
+    """The MCP server as an ASGI application. ``close`` ends it; requests under way should have ended before."""
+
+    def __init__(self, service: Service, *, answerable: Callable[[Exception, str], AmnesiaError]) -> None:
+        self._desk = Desk(service, answerable=answerable)
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._running: asyncio.Future[Application] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "POST":
+            # There are neither sessions to delete nor streams to open.
+            await _answer(send, 405, b"", ((b"allow", b"POST"),))
+            return
+        try:
+            serve = await self._server()
+        except ImportError as error:
+            if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+                raise
+            await _answer(send, 501, _missing(await _body(receive)))
+            return
+        await serve(scope, receive, send)
+
+    async def close(self) -> None:
+        """Stop the server, if it was ever started. Nothing must come after."""
+        self._closing.set()
+        if self._task is not None:
+            await self._task
+
+    async def _server(self) -> Application:
+        """The running server; the first to ask has it started. Raises ``ImportError``, anew for each who asks."""
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_future()
+            self._task = asyncio.create_task(self._run(self._running), name="mcp")
+        return await asyncio.shield(self._running)
+
+    async def _run(self, running: asyncio.Future[Application]) -> None:
+        """Everything the SDK starts belongs to this task: it must be left where it was entered."""
+        try:
+            module = await asyncio.to_thread(import_module, "amnesiad.mcp.server")
+        except Exception as error:
+            self._running = None
+            running.set_exception(error)
+            return
+        async with module.serving(self._desk) as application:
+            running.set_result(application)
+            await self._closing.wait()
+
+
+async def _body(receive: Receive) -> bytes:
+    parts = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _missing(body: bytes) -> bytes:
+    """The error for this request, with its id as far as it can be read."""
+    try:
+        asked = json.loads(body)
+        request_id = asked.get("id") if isinstance(asked, dict) else None
+    except (ValueError, RecursionError):
+        request_id = None
+    error = {"code": INTERNAL_ERROR, "message": f"{MISSING} ({MISSING_HINT})", "data": {"hint": MISSING_HINT}}
+    return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode()
+
+
+async def _answer(send: Send, status: int, body: bytes, extra: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *extra]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
