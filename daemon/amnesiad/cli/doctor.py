@@ -1,7 +1,8 @@
 """What is wrong with this installation, and what to do about each thing: one line per check.
 
 It asks the daemon what the daemon knows, and looks for itself only at what must hold for a daemon to start at all:
-settings, the state directory, the install key, the socket, and a store that is not ours. It changes nothing.
+settings, the state directory, the install key, the socket, and a store that is not ours; then whether agents' hooks
+lead here. It changes nothing.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ def examine(call: Call) -> Iterator[Finding]:
     workspace = _workspace(call)
     yield workspace
     yield from _daemon(settings, workspace.found if workspace.ok else None)
+    yield from _connections(settings)
 
 
 def _versions() -> Finding:
@@ -199,6 +201,18 @@ def _worker(answer: Answer) -> Finding:
     if lag_ms is not None and lag_ms > LAG_LIMIT_MS:
         return Finding("worker", False, f"{lag_ms // 1000} s behind", "run another worker, or see its log")
     return Finding("worker", True, "alive" if lag_ms is None else f"alive, {lag_ms} ms behind")
+
+
+def _connections(settings: Settings) -> Iterator[Finding]:
+    from amnesiad.install import checks
+    from amnesiad.install.settings import Places
+
+    try:
+        where = Places(Path.home(), Path.cwd(), os.environ)
+    except (OSError, RuntimeError):  # no home, or a directory that is gone
+        return
+    for check in checks.examine(where, str(settings.socket)):
+        yield Finding(*check)
 
 
 def _store_itself(settings: Settings) -> Iterator[Finding]:

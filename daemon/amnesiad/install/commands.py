@@ -72,6 +72,13 @@ def socket_of(command: str) -> str | None:
     return next((next(words, "").rstrip(";") for word in words if word in ("--socket", "--unix-socket")), None)
 
 
+def files_of(command: str) -> list[str]:
+    """The programs and scripts of ours that a line names by their full path."""
+    words = [word.rstrip(";") for word in _words(command)]
+    shims = (place for place, word in enumerate(words) if "/amnesiad/shims/" in word)
+    return [word for place in shims for word in (words[max(0, place - 3)], words[place]) if word.startswith("/")]
+
+
 def _python(shim: str) -> list[str]:
     return [sys.executable, "-I", "-S", str(Path(places.__file__).parent / "shims" / shim)]
 
