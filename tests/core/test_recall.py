@@ -17,7 +17,9 @@ from amnesiad.core.recall import (
     POOL_CAP,
     Candidate,
     Filter,
+    Parts,
     band,
+    matched,
     order_by_path,
     order_by_relevance,
     order_without_query,
@@ -156,6 +158,19 @@ def test_without_a_query_pinned_notes_come_first() -> None:
         candidate(3, provenance="auto", age_days=300, pinned=True),
     ]
     assert numbers(order_without_query(pool, DEFAULTS, NOW)) == [3, 2, 1]
+
+
+def test_matched_is_more_than_found() -> None:
+    """A step matched what has a fair share of the best words, or a close meaning; not what is merely near."""
+    assert numbers(matched([candidate(1, 8.0), candidate(2, 2.0), candidate(3, 1.9)])) == [1, 2]
+    assert matched([]) == []
+    fused = [
+        msgspec.structs.replace(candidate(number, words + meaning), parts=Parts(words, meaning, close))
+        for number, (words, meaning, close) in enumerate(
+            [(0.0, 0.5, True), (0.0, 0.5, False), (0.3, 0.0, False), (0.2, 0.2, False), (0.2, 0.4, True)]
+        )
+    ]
+    assert numbers(matched(fused)) == [0, 2, 4]
 
 
 def test_trust_follows_the_settings() -> None:

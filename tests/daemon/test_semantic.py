@@ -94,6 +94,21 @@ async def filed(service: Service) -> dict[bytes, bytes]:
     return cast(dict[bytes, bytes], await service.redis.hgetall((await projection(service)).keys.vectors))
 
 
+async def explanations(service: Service, query: str) -> Any:
+    """What a recall returns and why; nothing is renewed by it."""
+    return (await call(service, "recall", query=query, peek=True, explain=True)).notes
+
+
+async def renewed_by_injection(service: Service, clock: ManualClock, query: str) -> set[str]:
+    """The notes that gain time when everything is injected because of this query, a day later."""
+    clock.advance(DAY)
+    notes = (await projection(service)).notes
+    before = {id_: note.ref_at for id_, note in notes.items()}
+    assert set((await call(service, "inject", query=query)).ids) == before.keys()
+    await service.quiesce()
+    return {id_ for id_, note in notes.items() if note.ref_at != before[id_]}
+
+
 class TestFinding:
     """What is found, and when."""
 
@@ -143,6 +158,46 @@ class TestFinding:
         await embedded(clever)
         assert (await call(clever, "inject", query="what does a customer dislike")).ids[0] == wanted
         assert (await call(clever, "preview", query="what does a customer dislike")).ids[0] == wanted
+
+    async def test_what_is_merely_near_is_not_renewed(self, clever: Service, clock: ManualClock) -> None:
+        """A step renews what it is about, by words or by a close meaning. What only lies nearer than other things is
+        shown, but that nobody asked for it shows in its lease."""
+        query, lease = "how do we save copies of data each evening", {"ttl_ms": 10 * DAY}
+        words = await remember(clever, "Data retention is seven years.", **lease)
+        near = await remember(clever, "Exports fail once disks are full.", **lease)
+        far = await remember(clever, "Alice owns release planning.", **lease)
+        await embedded(clever)
+        explained = {one.id: one.explanation for one in await explanations(clever, query)}
+        assert explained[near]["lexical"] == 0 < explained[near]["semantic"]
+        assert far not in explained
+        assert await renewed_by_injection(clever, clock, query) == {words}
+        close = await remember(clever, "Backups are written to tape every night.", **lease)
+        await embedded(clever)
+        assert await renewed_by_injection(clever, clock, query) == {words, close}
+
+    async def test_an_explanation_tells_words_and_meaning_apart(self, clever: Service) -> None:
+        """Each part of the figure is there, and they make it up."""
+        exact = await remember(clever, "The client hates pop-up windows.")
+        meant = await remember(clever, "The buyer cannot stand banners.")
+        await embedded(clever)
+        told = {note.id: note.explanation for note in await explanations(clever, "client dislikes")}
+        for why in told.values():
+            assert why["relevance"] == pytest.approx(why["lexical"] + why["semantic"], abs=2e-4)
+        assert told[exact]["lexical"] == 1
+        assert told[meant]["lexical"] == 0 < told[meant]["semantic"]
+
+    async def test_why_not_asks_by_meaning_too(self, clever: Service) -> None:
+        """A note that meaning alone finds has a place; of one that neither finds it says so."""
+        meant = await remember(clever, "The buyer cannot stand banners.")
+        other = await remember(clever, "Backups of the database are taken at two in the morning.")
+        await embedded(clever)
+        query = "client dislikes"
+        answer = await call(clever, "why-not", id=meant, query=query)
+        assert (answer.place, answer.recalled) == (1, True)
+        answer = await call(clever, "why-not", id=other, query=query)
+        (told,) = [one for one in answer.reasons if one.verb == "recall"]
+        assert told.rule == "no-shared-word"
+        assert "in meaning it is not near" in told.text
 
     async def test_a_query_that_takes_too_long_is_answered_by_words(
         self, clever: Service, monkeypatch: pytest.MonkeyPatch

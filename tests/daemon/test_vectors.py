@@ -15,7 +15,7 @@ from tests.daemon.quality import CJK, ENGLISH, PAIRS
 
 from amnesiad import embedding
 from amnesiad.core.notes import Words
-from amnesiad.search import Index, Vectors, fused
+from amnesiad.search import Fusion, Index, Vectors
 from amnesiad.store import vectors as stored
 
 FIRST = 5
@@ -27,7 +27,7 @@ Answers = dict[str, tuple[list[str], list[str]]]
 def found(encoder: embedding.Encoder) -> Answers:
     """By query of the labelled set: the first five by words alone, and with meaning."""
     notes = quality.notes()
-    index, vectors = Index(), Vectors(USE.dimensions, USE.floor, lambda: None)
+    index, vectors = Index(), Vectors(USE.dimensions, USE.floor, USE.close, lambda: None)
     rows = encoder.notes(list(notes.values())).astype(stored.STORED).astype(np.float32)
     for (id_, content), row in zip(notes.items(), rows, strict=True):
         index.put(id_, Words(content=content))
@@ -35,9 +35,19 @@ def found(encoder: embedding.Encoder) -> Answers:
     answers = {}
     for pair in PAIRS:
         by_words = [id_ for id_, _ in islice(index.score(pair.query), FIRST)]
-        both = fused(index.score(pair.query), vectors, encoder.query(pair.query), lambda _: True)
-        answers[pair.query] = by_words, [id_ for id_, _ in islice(both, FIRST)]
+        both = scored(Fusion(index, pair.query, None, vectors, encoder.query(pair.query), lambda _: True), index)
+        answers[pair.query] = by_words, list(both)[:FIRST]
     return answers
+
+
+def scored(fusion: Fusion, index: Index) -> dict[str, float]:
+    """All that is found, with its relevance, best first."""
+    found = [
+        (index.ids[slot], score)
+        for layer in fusion.layers()
+        for slot, score in zip(layer.slots.tolist(), layer.scores.tolist(), strict=True)
+    ]
+    return dict(sorted(found, key=lambda one: (-one[1], one[0])))
 
 
 class TestQuality:
@@ -86,7 +96,7 @@ class TestVectors:
     def test_put_and_drop_in_any_order(self) -> None:
         """After a thousand puts and drops each note that is there has its own vector, and none has another's."""
         random = np.random.default_rng(7)
-        vectors, there = Vectors(8, 0.0, lambda: None), {}
+        vectors, there = Vectors(8, 0.0, 1.0, lambda: None), {}
         for _ in range(1000):
             id_ = f"n{random.integers(80)}"
             if random.random() < 0.6:
@@ -102,35 +112,45 @@ class TestVectors:
 
     def test_nothing_is_left_of_a_dropped_vector(self) -> None:
         """The row that a dropped note had is zeroed, not only passed over."""
-        vectors = Vectors(4, 0.0, lambda: None)
+        vectors = Vectors(4, 0.0, 1.0, lambda: None)
         for id_ in ("a", "b"):
             vectors.put(id_, [1, 0, 0, 0])
         vectors.drop("a")
         vectors.drop("b")
         assert not vectors._matrix.any()
 
-    def test_all_are_read_past_the_depth(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A reader who takes everything gets every note once, scores never rising, however deep the first look was."""
-        index, vectors = Index(), Vectors(2, 0.1, lambda: None)
-        for number in range(40):
-            index.put(f"w{number:02}", Words(content="parcel " * (number % 5 + 1) + str(number)))
-            vectors.put(f"w{number:02}", [1, 0] if number % 2 else [0.6, 0.8])
-            vectors.put(f"v{number:02}", [0.8, 0.6] if number % 3 else [0, 1])
-        query = np.array([1, 0], np.float32)
-        whole = dict(fused(index.score("parcel"), vectors, query, lambda _: True))
-        monkeypatch.setattr("amnesiad.search.fusion.DEPTHS", (3, 10, None))
-        shallow = list(fused(index.score("parcel"), vectors, query, lambda _: True))
-        assert len(shallow) == len(dict(shallow))
-        assert dict(shallow).keys() == whole.keys()
-        scores = [score for _, score in shallow]
-        assert scores == sorted(scores, reverse=True)
-        assert min(scores) > 0
+    def test_relevance_is_the_sum_of_its_parts(self) -> None:
+        """Words count by their share of the best, meaning by its share of the closest; below the floor it is nothing."""
+        index, vectors = Index(), Vectors(2, 0.1, 0.7, lambda: None)
+        for id_, content, vector in (
+            ("both", "parcel", [1, 0]),
+            ("words", "parcel parcel", [0, 1]),
+            ("near", "box", [0.6, 0.8]),
+            ("nothing", "fish", [0, 1]),
+        ):
+            index.put(id_, Words(content=content))
+            vectors.put(id_, vector)
+        fusion = Fusion(index, "parcel", None, vectors, np.array([1, 0], np.float32), lambda _: True)
+        found = scored(fusion, index)
+        assert found.keys() == {"both", "words", "near"}
+        parts = {id_: fusion.parts(id_) for id_ in found}
+        assert all(score == pytest.approx(parts[id_].words + parts[id_].meaning) for id_, score in found.items())
+        assert parts["words"][:2] == (1, 0)
+        assert parts["both"].meaning == 0.5
+        assert 0 < parts["near"].meaning < 0.5
+        assert [id_ for id_ in parts if parts[id_].close] == ["both"]
 
     def test_what_cannot_be_shown_lowers_nobody(self) -> None:
         """The best is the best of what the reader may have: an unseen closer note changes no score."""
-        vectors, query = Vectors(2, 0.1, lambda: None), np.array([1, 0], np.float32)
-        vectors.put("a", [0.8, 0.6])
-        vectors.put("b", [0, 1])
-        vectors.put("hidden", [1, 0])
-        found = dict(fused(iter([("hidden", 9.0), ("a", 3.0)]), vectors, query, lambda id_: id_ != "hidden"))
-        assert found["a"] == pytest.approx(1.5)
+        index, vectors, query = Index(), Vectors(2, 0.1, 0.5, lambda: None), np.array([1, 0], np.float32)
+        for id_, group, content, vector in (
+            ("a", "seen", "parcel", [0.8, 0.6]),
+            ("b", "seen", "fish", [0, 1]),
+            ("hidden", "unseen", "parcel parcel", [1, 0]),
+            ("gone", "seen", "parcel parcel", [1, 0]),
+        ):
+            index.put(id_, Words(content=content), group)
+            vectors.put(id_, vector)
+        fusion = Fusion(index, "parcel", "seen".__eq__, vectors, query, lambda id_: id_ != "gone")
+        assert scored(fusion, index)["a"] == pytest.approx(1.5)
+        assert "hidden" not in scored(fusion, index)

@@ -76,6 +76,8 @@ BEHIND = {
 
 def _standing(why: dict[str, Any]) -> str:
     figures = f"trust {why['trust']:.2f}, rank {why['rank']:.3f}"
+    if "semantic" in why:
+        figures = f"by words {why['lexical']:.2f}, by meaning {why['semantic']:.2f}, {figures}"
     if why["decided_by"] == "first":
         return f"nothing stands before it ({figures})"
     return f"{BEHIND[why['decided_by']]} ({figures})"

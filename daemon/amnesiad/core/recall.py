@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -28,6 +28,9 @@ POOL_CAP: Final = 2000
 MIN_TIE_WIDTH: Final = 2.0**-53
 """The spacing of doubles below 1: a narrower band could not tell two scores apart anyway, and would overflow."""
 
+MATCH_SHARE: Final = 0.25
+"""Of the best relevance by words, what a note must reach to count as matched by the query, and not merely found."""
+
 _WITHOUT_CANDIDATE: Final = itemgetter(slice(0, -1))
 
 GRADE_EXACT: Final = 3
@@ -39,16 +42,27 @@ GRADE_NONE: Final = 0
 _WORD: Final = r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 
 
+class Parts(NamedTuple):
+    """What a relevance by words and by meaning is the sum of: a share of the best note's words, in [0, 1], and what its
+    meaning adds. ``close``: the meaning alone makes it what was asked for, not merely something near it."""
+
+    words: float
+    meaning: float
+    close: bool
+
+
 class Candidate(msgspec.Struct, frozen=True):
     """A note that may be returned: settled at ``now``, visible and past the filters.
 
-    ``score`` is its relevance (any scale, higher is better, 0 without a query); ``band`` is set by the orders below.
+    ``score`` is its relevance (any scale, higher is better, 0 without a query); ``parts`` is what that is the sum of,
+    ``None`` where it goes by words alone; ``band`` is set by the orders below.
     """
 
     note: Note
     words: Words
     score: float = 0.0
     band: int = 0
+    parts: Parts | None = None
 
     @property
     def stale(self) -> bool:
@@ -151,6 +165,19 @@ def _in_bands(
     keyed = [(-number, one.note.state != "stale", *_worth(one.note, policy, now), one) for number, one in banded]
     keyed.sort(key=_WITHOUT_CANDIDATE, reverse=True)
     return [msgspec.structs.replace(row[-1], band=-row[0]) for row in keyed[:limit]]
+
+
+def matched(ranked: Sequence[Candidate]) -> list[Candidate]:
+    """Those of the notes that a query found which are what it is about: by a fair share of the words of the best, or by
+    a meaning that is close. A note that shares neither is returned as near, but no step asked for it."""
+    best = max((one.score for one in ranked), default=0.0)
+
+    def is_match(one: Candidate) -> bool:
+        if one.parts is None:
+            return one.score >= MATCH_SHARE * best
+        return one.parts.words >= MATCH_SHARE or one.parts.close
+
+    return [one for one in ranked if is_match(one)]
 
 
 def decided_by(before: Candidate, one: Candidate, policy: Policy, now: int, *, banded: bool) -> str:

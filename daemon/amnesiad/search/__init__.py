@@ -6,10 +6,21 @@ the vault holds, and a note dropped from it leaves nothing behind.
 """
 
 from amnesiad.search.choice import Asked, Worth, by_relevance, by_worth
-from amnesiad.search.fusion import fused
+from amnesiad.search.fusion import Fusion
 from amnesiad.search.index import Index
 from amnesiad.search.similar import overlap, similar
 from amnesiad.search.standing import Standing
 from amnesiad.search.vectors import Vectors
 
-__all__ = ["Asked", "Index", "Standing", "Vectors", "Worth", "by_relevance", "by_worth", "fused", "overlap", "similar"]
+__all__ = [
+    "Asked",
+    "Fusion",
+    "Index",
+    "Standing",
+    "Vectors",
+    "Worth",
+    "by_relevance",
+    "by_worth",
+    "overlap",
+    "similar",
+]

@@ -5,12 +5,13 @@ inside a worth by what falls with age, the same way for all notes of one clock: 
 What is chosen holds the first notes of the order and few others; whoever asks puts them in order and decides. It is
 exact: a whole band and every class is weighed, however large.
 
-A note whose standing says nothing about now any more (``Standing.until``) is looked at before it counts for anything.
+A note whose standing says nothing about now any more (``Standing.until``), and every note where standings do not tell
+enough (``Asked.certain``), is looked at before it counts for anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -46,6 +47,8 @@ class Asked(NamedTuple):
     now: int
     since: int | None = None
     until: int | None = None
+    certain: bool = True
+    """Whether group, class and creation tell all there is to ask; if not, each note is looked at before it counts."""
 
 
 def by_worth(index: Index, asked: Asked, limit: int) -> list[str]:
@@ -59,14 +62,13 @@ def by_worth(index: Index, asked: Asked, limit: int) -> list[str]:
 
 
 def by_relevance(
-    index: Index, query: str, asked: Asked, limit: int, *, tie_width: float, cap: int
+    index: Index, layers: Iterator[Layer], asked: Asked, limit: int, *, tie_width: float, cap: int
 ) -> list[tuple[str, float]]:
     """Ids with their relevance, in no order, that hold the first ``limit`` notes by band, then worth; and the best.
 
-    A band is as wide as this share of the best score. No more than ``cap`` notes are weighed: the most relevant, then by
-    id.
+    ``layers`` are what a query found (``Index.layers``), of the groups that are asked for. A band is as wide as this
+    share of the best score. No more than ``cap`` notes are weighed: the most relevant, then by id.
     """
-    layers = index.layers(query, asked.among)
     pool = _Pool(index, asked)
     limit, ahead = min(limit, cap), LOOKED_AT
     reach = pool.add(next(layers, _NOTHING))
@@ -125,6 +127,8 @@ class _Pool:
         slots = layer.slots
         numbers = standings.numbers[slots]
         doubtful = standings.until[slots] <= asked.now
+        if not asked.certain:
+            doubtful[:] = True
         keep = self._wanted[numbers] | doubtful
         if asked.since is not None:
             keep &= standings.created_at[slots] >= asked.since

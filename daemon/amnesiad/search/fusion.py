@@ -9,73 +9,85 @@ nobody's relevance.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from amnesiad.core.recall import Parts
+from amnesiad.search.foremost import Numbers, foremost
+from amnesiad.search.index import Index, Layer
 from amnesiad.search.vectors import Matrix, Vectors
 
 MEANING: Final = 0.5
 """What the closest note gets beside its words, of which the best are worth 1."""
 
-DEPTHS: Final = (256, 2048, None)
-"""Notes by words, and as many by meaning, that are ranked at first, and for a reader who reads past them."""
+CLOSE_SHARE: Final = 0.5
+"""Of the closest note's meaning, what a close one must reach: of many notes some are near to anything."""
+
+TRIED: Final = 64
+"""Notes that are tried at first for the best that the reader may have; each time none was, four times as many."""
 
 
-def fused(
-    words: Iterator[tuple[str, float]], vectors: Vectors, query: Matrix, admit: Callable[[str], bool]
-) -> Iterator[tuple[str, float]]:
-    """Notes that share a word with the query or its meaning, with their relevance, best first, then by id.
+class Fusion:
+    """The notes that share a word with the query, or its meaning. To be read before index or vectors change.
 
-    ``words`` are scores by words, best first. ``admit`` tells which notes the reader may have; it is asked only until
-    one is found on each side, so filter what comes. Read it before the vectors change. Scores are above 0.
-    """
-    near = _Near(vectors, query, admit)
-    seen: set[str] = set()
-    best, last = 0.0, 1.0 + MEANING
-    for depth in DEPTHS:
-        by_words = dict(islice(words, depth))
-        best = best or next((score for id_, score in by_words.items() if admit(id_)), 0.0)
-        chosen = (by_words.keys() | near.first(depth)) - seen
-        scored = []
-        for id_ in chosen:
-            share = min(1.0, by_words.get(id_, 0.0) / best) if best else 0.0
-            if (score := share + MEANING * near.share(id_)) > 0:
-                scored.append((-score, id_))
-        for score, id_ in sorted(scored):
-            # What is found late is not set above what was read before it.
-            last = min(last, -score)
-            yield id_, last
-        seen |= chosen
-
-
-class _Near:
-    """Notes above the floor, with how far they are from the mean to the closest that the reader may have, in [0, 1].
-
-    Where most notes are about what is asked, as in a small workspace, the mean lies above the floor, and says nothing;
-    then the floor is what counts.
+    ``among`` is as ``Index.score`` takes it; ``admit`` tells which notes the reader may have, and is asked for few.
     """
 
-    def __init__(self, vectors: Vectors, query: Matrix, admit: Callable[[str], bool]) -> None:
-        self._vectors = vectors
-        self._cosines = cosines = vectors.cosines(query)
+    def __init__(
+        self,
+        index: Index,
+        query: str,
+        among: Callable[[Any], bool] | None,
+        vectors: Vectors,
+        vector: Matrix,
+        admit: Callable[[str], bool],
+    ) -> None:
+        self._index = index
+        layers = list(index.layers(query, among))
+        self._words = np.zeros(len(index.ids))
+        self._meaning = np.zeros(len(index.ids))
+        self._close = np.zeros(len(index.ids), np.bool_)
+
+        def best(slots: Any, values: Numbers) -> float | None:
+            return next((float(values[at]) for at in _descending(values) if admit(index.ids[slots[at]])), None)
+
+        for layer in layers:
+            self._words[layer.slots] = layer.scores
+        found = np.flatnonzero(self._words)
+        most = best(found, self._words[found])
+        self._words = np.minimum(self._words / most, 1.0) if most else np.zeros(len(index.ids))
+        cosines = vectors.cosines(vector).astype(np.float64)
         rows = np.flatnonzero(cosines > vectors.floor)
-        self._rows = rows = rows[np.argsort(-cosines[rows], kind="stable")]
-        closest = next((row for row in rows.tolist() if admit(vectors.ids[row])), None)
-        if closest is None:
-            self._rows = rows[:0]
-            return
-        self._base = min(float(cosines.mean()), vectors.floor)
-        self._reach = float(cosines[closest]) - self._base
+        slots = index.slots([vectors.ids[row] for row in rows.tolist()])
+        seen = index.seen(among)[slots]
+        near, slots = cosines[rows[seen]], slots[seen]
+        closest = best(slots, near)
+        if closest is not None:
+            # Where most notes are about what is asked, as in a small workspace, the mean lies above the floor, and says
+            # nothing; then the floor is what counts.
+            base = min(float(cosines.mean()), vectors.floor)
+            shares = np.minimum((near - base) / (closest - base), 1.0)
+            self._meaning[slots] = MEANING * shares
+            self._close[slots] = (near >= vectors.close) & (shares >= CLOSE_SHARE)
 
-    def first(self, most: int | None) -> set[str]:
-        """The ids of the closest."""
-        return {self._vectors.ids[row] for row in self._rows[:most].tolist()}
+    def layers(self) -> Iterator[Layer]:
+        """As ``Index.layers``; all in one. Scores are above 0."""
+        scores = self._words + self._meaning
+        slots = np.flatnonzero(scores)
+        yield Layer(slots, scores[slots], 0.0)
 
-    def share(self, id_: str) -> float:
-        """0 for a note below the floor."""
-        row = self._vectors.row(id_)
-        if row is None or not len(self._rows) or self._cosines[row] <= self._vectors.floor:
-            return 0.0
-        return min(1.0, (float(self._cosines[row]) - self._base) / self._reach)
+    def parts(self, id_: str) -> Parts:
+        """What the relevance of a note that was found is made of."""
+        slot = int(self._index.slots([id_])[0])
+        return Parts(float(self._words[slot]), float(self._meaning[slot]), bool(self._close[slot]))
+
+
+def _descending(values: Numbers) -> Iterator[int]:
+    """Indices by value, the highest first; sorted only as far as they are read."""
+    left, size = np.arange(len(values)), TRIED
+    while len(left):
+        chosen = foremost(values[left], np.zeros(len(left)), size)
+        yield from sorted(left[chosen].tolist(), key=lambda at: -values[at])
+        left = left[~chosen]
+        size *= 4

@@ -12,7 +12,7 @@ What notes are chosen by beside their words stands by slot too (``standing``), f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -213,11 +213,19 @@ class Index:
 
     def everything(self, among: Callable[[Any], bool] | None = None) -> Slots:
         """The slots of all notes, or of those whose groups are wanted."""
+        return np.flatnonzero(self.seen(among))
+
+    def seen(self, among: Callable[[Any], bool] | None = None) -> Flags:
+        """By slot, whether there is a note whose group is wanted."""
         self._read_queue()
-        slots = np.flatnonzero(self._alive)
-        if among is not None and (wanted := self._groups.wanted(among)) is not None:
-            slots = slots[wanted[self._group[slots]]]
-        return slots
+        if among is None or (wanted := self._groups.wanted(among)) is None:
+            return self._alive
+        return self._alive & wanted[self._group]
+
+    def slots(self, ids: Sequence[str]) -> Slots:
+        """The slots of these notes; all of them must be in here."""
+        self._read_queue()
+        return np.array([self._slots[id_] for id_ in ids], np.intp)
 
     def _row(self, term: str) -> Row:
         """The postings of the living."""

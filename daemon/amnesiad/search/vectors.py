@@ -20,11 +20,15 @@ FIRST_ROWS: Final = 64
 
 
 class Vectors:
-    """Vectors of length 1 by note id. ``wake`` is called when a note begins to wait for one."""
+    """Vectors of length 1 by note id. ``wake`` is called when a note begins to wait for one.
 
-    def __init__(self, dimensions: int, floor: float, wake: Callable[[], None]) -> None:
+    Below the cosine ``floor`` two texts have nothing to do with each other; from ``close`` on they hardly ever do not.
+    """
+
+    def __init__(self, dimensions: int, floor: float, close: float, wake: Callable[[], None]) -> None:
         self.dimensions = dimensions
         self.floor = floor
+        self.close = close
         self._wake = wake
         self.clear()
 

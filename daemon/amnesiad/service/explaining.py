@@ -110,11 +110,12 @@ class Explaining(Injecting):
         ranked = self.ranked(workspace, viewer, request.query, wanted, ranking.POOL_CAP, now)
         place = next((n for n, one in enumerate(ranked, 1) if one.note.id == note.id), None)
         if place is None:
-            if not any(note_id == note.id for note_id, _ in workspace.live.score(request.query or "")):
-                text = "no word of the query stands in its text, key, tags or anchors"
-                return None, [_obstacle("recall", "no-shared-word", text)]
-            text = f"more than {ranking.POOL_CAP} notes are closer to the query"
-            return None, [_obstacle("recall", "outranked", text)]
+            rule, text = "outranked", f"more than {ranking.POOL_CAP} notes come before it"
+            if request.query and not self.found(workspace, viewer, request.query, note.id, now):
+                rule, text = "no-shared-word", "no word of the query stands in its text, key, tags or anchors"
+                if workspace.vectors is not None:
+                    text += ", and in meaning it is not near"
+            return None, [_obstacle("recall", rule, text)]
         if place <= request.limit:
             return place, []
         band = f", in band {ranked[place - 1].band}" if request.query or paths else ""

@@ -34,8 +34,6 @@ TURN_KEEP_MS: Final = 10 * MINUTE_MS
 """How long a turn of an agent without a session is remembered. It must be short: nothing tells two such agents apart."""
 MAX_MATCHED: Final = 50
 """Notes that count as matched by a step's query; past that a query says nothing about any of them."""
-MATCH_SHARE: Final = 0.25
-"""Of the best relevance, what a note must reach to count as matched, and so be renewed by being injected."""
 
 
 class Injecting(Recalling):
@@ -161,14 +159,11 @@ class Injecting(Recalling):
         listener: Listener | None = None,
     ) -> selection.Step:
         """What the step itself asked for: notes of its paths and triggers, and those its query is about."""
-        policy = workspace.policy
         matched: dict[str, None] = {}
         again: set[str] = set()
         on_path: list[str] = []
         if paths:
-            wanted = ranking.Filter(paths=paths)
-            ranked = ranking.order_by_path(self.candidates(workspace, caller, wanted, now), paths, policy, now)
-            on_path = [one.note.id for one in ranked]
+            on_path = [one.note.id for one in self.by_path(workspace, caller, ranking.Filter(paths=paths), now)]
             matched.update(dict.fromkeys(on_path))
         if request.event is not None:
             command = None if listener is None else listener.command
@@ -180,9 +175,7 @@ class Injecting(Recalling):
         deterrents: Sequence[Note] = ()
         if request.query:
             ranked = self.by_query(workspace, caller, request.query, ranking.Filter(), MAX_MATCHED, now)
-            best = max((one.score for one in ranked), default=0.0)
-            close = [one.note.id for one in ranked if one.score >= MATCH_SHARE * best]
-            matched = dict.fromkeys([*close[:MAX_MATCHED], *matched])
+            matched = dict.fromkeys([*(one.note.id for one in ranking.matched(ranked)), *matched])
         if request.query or paths:
             deterrents = self._warned(workspace, caller, request.query, paths, now)
         if listener is not None:

@@ -113,7 +113,7 @@ class Meaning:
         if self._encoder is None:
             return None
         model = self._encoder.model
-        return Vectors(model.dimensions, model.floor, self._wake.set)
+        return Vectors(model.dimensions, model.floor, model.close, self._wake.set)
 
     def look(self) -> None:
         """Notes may be waiting that nobody has been told of: those of a workspace that came to be loaded just now."""

@@ -18,11 +18,11 @@ from amnesiad.core import clocks, intake, render
 from amnesiad.core import recall as ranking
 from amnesiad.core.callers import Caller
 from amnesiad.core.notes import Note
-from amnesiad.search import by_relevance, by_worth, fused
+from amnesiad.search import Asked, Fusion, by_relevance, by_worth
 from amnesiad.service.answers import view_fields
 from amnesiad.service.ledger import Shown
 from amnesiad.service.showing import Selected, Showing, check_query
-from amnesiad.service.weighing import asked, weighable
+from amnesiad.service.weighing import asked
 from amnesiad.workspace import Use, Workspace
 
 MAX_DETERRENTS: Final = 3
@@ -98,30 +98,26 @@ class Recalling(Showing):
         self, workspace: Workspace, caller: Caller, query: str | None, wanted: ranking.Filter, limit: int, now: int
     ) -> list[ranking.Candidate]:
         """The first notes, up to the limit, in recall's order of those that pass the filters."""
-        policy = workspace.policy
         if query:
             return self.by_query(workspace, caller, query, wanted, limit, now)
         if wanted.paths:
-            candidates = self.candidates(workspace, caller, wanted, now)
-            return ranking.order_by_path(candidates, wanted.paths, policy, now)[:limit]
-        ids: Iterable[str] | None = None
-        if weighable(wanted):
-            ids = by_worth(workspace.live, asked(workspace, caller, wanted, now, banded=False), limit)
-        candidates = self.candidates(workspace, caller, wanted, now, ids)
-        return ranking.order_without_query(candidates, policy, now)[:limit]
+            return self.by_path(workspace, caller, wanted, now)[:limit]
+        chosen = by_worth(workspace.live, asked(workspace, caller, wanted, now, banded=False), limit)
+        candidates = self.candidates(workspace, caller, wanted, now, chosen)
+        return ranking.order_without_query(candidates, workspace.policy, now)[:limit]
+
+    def by_path(
+        self, workspace: Workspace, caller: Caller, wanted: ranking.Filter, now: int
+    ) -> list[ranking.Candidate]:
+        """All that pass the filters, among them paths, by how closely they have to do with one of these."""
+        candidates = self.candidates(workspace, caller, wanted, now, list(workspace.concerning(wanted.paths)))
+        return ranking.order_by_path(candidates, wanted.paths, workspace.policy, now)
 
     def candidates(
-        self,
-        workspace: Workspace,
-        caller: Caller,
-        wanted: ranking.Filter,
-        now: int,
-        ids: Iterable[str] | None = None,
+        self, workspace: Workspace, caller: Caller, wanted: ranking.Filter, now: int, ids: Iterable[str]
     ) -> Iterator[ranking.Candidate]:
-        """Those of these notes, or of all, that the caller may see and that pass the filters."""
-        if ids is None and wanted.paths:
-            ids = workspace.concerning(wanted.paths)
-        for note in workspace.visible_live(caller, now, None if ids is None else list(ids)):
+        """Those of these notes that the caller may see and that pass the filters."""
+        for note in workspace.visible_live(caller, now, ids):
             words = workspace.words[note.id]
             if wanted.matches(note, words, note.state):
                 yield ranking.Candidate(note, words)
@@ -130,50 +126,40 @@ class Recalling(Showing):
         self, workspace: Workspace, caller: Caller, query: str, wanted: ranking.Filter, limit: int, now: int
     ) -> list[ranking.Candidate]:
         """The first notes, up to the limit, by relevance in whole bands. Filters come before the limit."""
-        vector = self.meaning.asked(query)
-        if weighable(wanted) and (workspace.vectors is None or vector is None):
-            question = asked(workspace, caller, wanted, now, banded=True)
-            tie_width = max(workspace.policy.tie_width, ranking.MIN_TIE_WIDTH)
-            scored = by_relevance(workspace.live, query, question, limit, tie_width=tie_width, cap=ranking.POOL_CAP)
-            pool = list(self._admitted(workspace, caller, wanted, now, scored))
-        else:
-            found = self._by_relevance(workspace, caller, query, wanted, now)
-            pool = _whole_bands(
-                self._admitted(workspace, caller, wanted, now, found), limit, workspace.policy.tie_width
-            )
-        return ranking.order_by_relevance(pool, workspace.policy, now, limit)
+        policy, live = workspace.policy, workspace.live
+        question = asked(workspace, caller, wanted, now, banded=True)
+        fusion = self.fusion(workspace, query, question)
+        layers = live.layers(query, question.among) if fusion is None else fusion.layers()
+        tie_width = max(policy.tie_width, ranking.MIN_TIE_WIDTH)
+        scores = dict(by_relevance(live, layers, question, limit, tie_width=tie_width, cap=ranking.POOL_CAP))
+        pool = [
+            msgspec.structs.replace(one, score=scores[one.note.id], parts=fusion and fusion.parts(one.note.id))
+            for one in self.candidates(workspace, caller, wanted, now, scores)
+        ]
+        return ranking.order_by_relevance(pool, policy, now, limit)
 
-    def _admitted(
-        self,
-        workspace: Workspace,
-        caller: Caller,
-        wanted: ranking.Filter,
-        now: int,
-        scored: Iterable[tuple[str, float]],
-    ) -> Iterator[ranking.Candidate]:
-        narrowed = wanted != ranking.Filter()
-        for note_id, score in scored:
-            note = workspace.live_note(note_id, caller, now)
-            if note is None:
-                continue
-            words = workspace.words[note_id]
-            if not narrowed or wanted.matches(note, words, note.state):
-                yield ranking.Candidate(note, words, score)
+    def found(self, workspace: Workspace, caller: Caller, query: str, note_id: str, now: int) -> bool:
+        """Whether the query finds this note at all, by words or by meaning, wherever it then stands."""
+        question = asked(workspace, caller, ranking.Filter(), now, banded=True)
+        fusion = self.fusion(workspace, query, question)
+        layers = workspace.live.layers(query, question.among) if fusion is None else fusion.layers()
+        slot = workspace.live.slots([note_id])[0]
+        return any(slot in layer.slots for layer in layers)
 
-    def _by_relevance(
-        self, workspace: Workspace, caller: Caller, query: str, wanted: ranking.Filter, now: int
-    ) -> Iterator[tuple[str, float]]:
-        """Live notes by relevance to the query, to be filtered still: by words, and by meaning where there is a model."""
-        scored = workspace.live.score(query, workspace.audience(caller))
+    def fusion(self, workspace: Workspace, query: str, question: Asked) -> Fusion | None:
+        """Relevance by words and by meaning; ``None`` where there is no model, and words alone count."""
         vector = self.meaning.asked(query)
         if workspace.vectors is None or vector is None:
-            return scored
+            return None
 
-        def admit(note_id: str) -> bool:
-            note = workspace.live_note(note_id, caller, now)
-            return note is not None and wanted.matches(note, workspace.words[note_id], note.state)
-
-        return fused(scored, workspace.vectors, vector, admit)
+        return Fusion(
+            workspace.live,
+            query,
+            question.among,
+            workspace.vectors,
+            vector,
+            lambda note_id: question.look(note_id) is not None,
+        )
 
     def deterrents(
         self,
@@ -202,23 +188,6 @@ class Recalling(Showing):
         return [note for _, _, note in sorted(by_path, key=itemgetter(0, 1), reverse=True)[:most]]
 
 
-def _whole_bands(found: Iterable[ranking.Candidate], limit: int, tie_width: float) -> list[ranking.Candidate]:
-    """The whole bands that cover the limit of what is found, best first; it is read no further. At most ``POOL_CAP``."""
-    pool: list[ranking.Candidate] = []
-    last_band, last_score = 0, 0.0
-    for one in found:
-        if len(pool) == ranking.POOL_CAP:
-            break
-        if len(pool) >= limit:
-            if len(pool) == limit:
-                last_band = ranking.band(pool[-1].score, pool[0].score, tie_width)
-            if one.score != last_score and ranking.band(one.score, pool[0].score, tie_width) > last_band:
-                break
-            last_score = one.score
-        pool.append(one)
-    return pool
-
-
 def _nothing_recalled(request: wire.RecallRequest) -> wire.RecallAnswer:
     return wire.RecallAnswer(notes=(), deterrents=(), seq="0-0", text="" if request.format == "text" else None)
 
@@ -245,6 +214,7 @@ def _recalled(
     if request.explain:
         fields["explanation"] = {
             "relevance": round(one.score, 4),
+            **_parts(one.parts),
             "band": one.band,
             "trust": ranking.trust(one.note.provenance, workspace.policy),
             "rank": clocks.rank(one.note, workspace.policy, now),
@@ -255,3 +225,7 @@ def _recalled(
             else ranking.decided_by(before, one, workspace.policy, now, banded=bool(request.query or request.paths)),
         }
     return wire.RecalledNote(**fields, stale=one.stale)
+
+
+def _parts(parts: ranking.Parts | None) -> dict[str, float]:
+    return {} if parts is None else {"lexical": round(parts.words, 4), "semantic": round(parts.meaning, 4)}

@@ -7,14 +7,8 @@ from __future__ import annotations
 
 from amnesiad.core import recall as ranking
 from amnesiad.core.callers import Caller
-from amnesiad.core.notes import Note
 from amnesiad.search import Asked, Worth
 from amnesiad.workspace import Class, Group, Workspace, class_of
-
-
-def weighable(wanted: ranking.Filter) -> bool:
-    """Whether the filter asks for nothing that only a note's words tell."""
-    return not (wanted.tags or wanted.paths)
 
 
 def asked(workspace: Workspace, caller: Caller, wanted: ranking.Filter, now: int, *, banded: bool) -> Asked:
@@ -39,7 +33,10 @@ def asked(workspace: Workspace, caller: Caller, wanted: ranking.Filter, now: int
         return Worth((float(state != "stale" if banded else pinned), trusted), half_life)
 
     def look(note_id: str) -> Class | None:
-        note: Note | None = workspace.live_note(note_id, caller, now)
-        return None if note is None else class_of(note)
+        note = workspace.live_note(note_id, caller, now)
+        if note is None or not wanted.matches(note, workspace.words[note_id], note.state):
+            return None
+        return class_of(note)
 
-    return Asked(among, worth, look, now, wanted.since, wanted.until)
+    certain = not (wanted.tags or wanted.paths)
+    return Asked(among, worth, look, now, wanted.since, wanted.until, certain=certain)
