@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from tests.bench import daemon, erasure, passes, recall, search, store
+from tests.bench import daemon, erasure, passes, recall, search, shims, store
 from tests.bench.figures import Figure
 
 BENCHES: Mapping[str, Callable[[], Coroutine[Any, Any, list[Figure]]]] = {
@@ -19,6 +19,7 @@ BENCHES: Mapping[str, Callable[[], Coroutine[Any, Any, list[Figure]]]] = {
     "erasure": erasure.figures,
     "search": search.figures,
     "recall": recall.figures,
+    "shims": shims.figures,
 }
 """Every measurement by name; a new one is a module with such a function and a row here."""
 

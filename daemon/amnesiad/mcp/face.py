@@ -48,7 +48,9 @@ class McpFace:
                 raise
             await _answer(send, 501, _missing(await _body(receive)))
             return
-        await serve(scope, receive, send)
+        # Blanks around a header's value are no part of it (RFC 9110), and the SDK compares values.
+        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        await serve({**scope, "headers": headers}, receive, send)
 
     async def close(self) -> None:
         """Stop the server, if it was ever started. Nothing must come after."""
