@@ -62,7 +62,7 @@ def install(
     from amnesiad.install import table
 
     _check_options(target, scope, form, statusline, plugin, to)
-    dialog = _Dialog(dry_run=dry_run, yes=yes, as_json=as_json)
+    dialog = Dialog(dry_run=dry_run, yes=yes, as_json=as_json)
     if target == "service":
         _install_service(dialog, undo, print_only)
         return
@@ -107,7 +107,7 @@ def status_line(workspace: Workspace = None, socket: Socket = None) -> None:
 # -- how a change comes about ------------------------------------------------------------------------------------------
 
 
-class _Dialog:
+class Dialog:
     """Shows changes, asks, and makes them; what was done is told once, at the end."""
 
     def __init__(self, *, dry_run: bool, yes: bool, as_json: bool) -> None:
@@ -185,7 +185,7 @@ def _check_options(target: str, scope: str, form: str, statusline: bool, plugin:
 
 
 def _install_agent(
-    dialog: _Dialog, agent: Agent, scope: Scope, wanted: Wanted, *, undo: bool, print_only: bool
+    dialog: Dialog, agent: Agent, scope: Scope, wanted: Wanted, *, undo: bool, print_only: bool
 ) -> None:
     from amnesiad.install import settings
 
@@ -241,7 +241,7 @@ def _dsh_files() -> dict[str, str]:
     return {f"{part}/{name}": text for part in parts for name, text in folders.contents(folders.bundle(part))}
 
 
-def _copy_folders(dialog: _Dialog, files: dict[str, str], target: Path, undo: bool) -> None:
+def _copy_folders(dialog: Dialog, files: dict[str, str], target: Path, undo: bool) -> None:
     from amnesiad.install import folders
 
     target = target.expanduser().absolute()
@@ -252,7 +252,7 @@ def _copy_folders(dialog: _Dialog, files: dict[str, str], target: Path, undo: bo
     dialog.make(folders.install(files, target), f"{target} is up to date")
 
 
-def _install_service(dialog: _Dialog, undo: bool, print_only: bool) -> None:
+def _install_service(dialog: Dialog, undo: bool, print_only: bool) -> None:
     from amnesiad.install import service
 
     wanted = service.service(os.environ)
@@ -271,7 +271,7 @@ def _install_service(dialog: _Dialog, undo: bool, print_only: bool) -> None:
         dialog.tell(f"the service does not see {', '.join(missed)}: put these settings into the configuration file")
 
 
-def _control(commands: Sequence[Sequence[str]], dialog: _Dialog) -> None:
+def _control(commands: Sequence[Sequence[str]], dialog: Dialog) -> None:
     """Run the service manager's commands. Raises ``AmnesiaError`` with what is left to do, where one fails."""
     for place, command in enumerate(commands):
         left = " && ".join(" ".join(rest) for rest in commands[place:])
