@@ -594,8 +594,10 @@ class TestDoctor:
     """What is wrong, and what to do."""
 
     @pytest.fixture(autouse=True)
-    def healthy(self, canned: Canned, tmp_path: Path) -> Path:
-        """An installation with nothing wrong; each test breaks one thing."""
+    def healthy(self, canned: Canned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """An installation with nothing wrong; each test breaks one thing. No agent of this machine's is looked at."""
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.chdir(tmp_path)
         canned.answers["status"] = STATUS
         canned.path.chmod(0o600)
         state = tmp_path / "state"
@@ -617,6 +619,7 @@ class TestDoctor:
         checks = self.checks(capsys, 0)
         assert list(checks) == [
             "versions", "settings", "state directory", "install key", "socket", "workspace", "daemon", "store", "worker",
+            "hooks", "service",
         ]  # fmt: skip
         assert main(["doctor"]) == 0
         assert "nothing is wrong" in capsys.readouterr().out

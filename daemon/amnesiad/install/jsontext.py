@@ -8,6 +8,7 @@ comments, which some programs allow, are refused by ``parse`` rather than lost.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +17,7 @@ from amnesiad.errors import Invalid
 Path = tuple[str | int, ...]
 
 DEFAULT_INDENT: Final = "  "
+_COMMENT: Final = re.compile(r"(?:^|[\s,{\[}\]])(?://|/\*)", re.MULTILINE)
 _BLANKS: Final = " \t\r\n"
 _decoder: Final = json.JSONDecoder()
 
@@ -40,8 +42,7 @@ def parse(text: str, name: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         line = getattr(error, "lineno", 1)
-        commented = any(part.lstrip().startswith(("//", "/*")) for part in text.splitlines())
-        what = "has comments, which would be lost" if commented else f"is not JSON (line {line})"
+        what = "has comments, which JSON has not" if _COMMENT.search(text) else f"is not JSON (line {line})"
         raise Invalid(
             f"{name} {what}", field="file", hint="mend it, or add by hand what the same command prints with --print"
         ) from None

@@ -179,11 +179,11 @@ class _Drafts:
         self._files[path] = self._files[path][0], text
 
     def changes(self) -> list[Change]:
-        return [
+        made = [
             Change(path, before, None if before is None and not text else _mark(before) + text, self._mode)
             for path, (before, text) in self._files.items()
-            if before is None or before != _mark(before) + text
         ]
+        return [change for change in made if change.needed]
 
 
 def _mark(before: str | None) -> str:
