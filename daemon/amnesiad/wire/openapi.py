@@ -48,6 +48,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "status": "Counts, health, and what ended last.",
     "audit": "What was forgotten: by whom, when and why; never the words.",
     "ledger": "What was shown to whom, newest first.",
+    "exposure": "Who was shown a note, and what they wrote afterwards.",
     "policy": "Read the policy of a workspace, or change it.",
     "events": "Report lifecycle events of agents: one, or several.",
     "batch": "Several requests in one, each answered on its own.",
@@ -136,7 +137,7 @@ def document() -> Schema:
         "readyz", "Whether the start is over.", {200: _ref("ReadyAnswer"), 503: _ref("ReadyAnswer")}
     )
     paths["/openapi.json"] = _fixed("openapi", "This document.", {200: {"type": "object", "required": ["openapi"]}})
-    return {
+    told = {
         "openapi": "3.1.0",
         "info": {
             "title": "amnesiad",
@@ -160,6 +161,7 @@ def document() -> Schema:
             },
         },
     }
+    return cast(Schema, msgspec.json.decode(msgspec.json.encode(told)))  # lists for tuples: JSON and nothing else
 
 
 _DESCRIPTION: Final = """\
@@ -253,10 +255,7 @@ def _verb(verb: str, spec: VerbSpec, query: Mapping[str, Schema]) -> Schema:
             body[_JSON]["example"] = EXAMPLES[verb]
     # A stream of no lines is one too.
     operation["requestBody"] = {"required": spec.stream != "in", "content": body}
-    if spec.stream == "out":
-        answer = _content(_LINES, _NDJSON)
-    else:
-        answer = _content(_ref(spec.answer.__name__))
+    answer = _content(_LINES, _NDJSON) if spec.stream == "out" else _content(_ref(spec.answer.__name__))
     operation["responses"] = _responses(
         {200: ("Done.", answer)}, _WRITES if spec.write or spec.stream == "in" else _READS
     )
