@@ -18,7 +18,7 @@ import typer.core
 import typer.main
 
 from amnesiad import __version__, shims
-from amnesiad.cli import connecting, endings, fleet, notes, oversight, processes, reading, transfer, trying
+from amnesiad.cli import connecting, endings, fleet, notes, oversight, processes, reading, tools, transfer, trying
 from amnesiad.cli.call import print_json
 from amnesiad.errors import AmnesiaError, ConfigError, DaemonUnreachable, Invalid
 
@@ -44,6 +44,7 @@ SECTIONS: Final = {
     "End and bring back": endings.app,
     "Watch over": oversight.app,
     "Connect agents": connecting.app,
+    "Tools for agents": tools.app,
     "Agents and workspaces": fleet.app,
     "In bulk": transfer.app,
     "Run": processes.app,
