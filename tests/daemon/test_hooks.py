@@ -16,6 +16,7 @@ from amnesiad import wire
 from amnesiad.agents import DIALECTS, MAX_CONTEXT_UNITS
 from amnesiad.core.errors import Invalid
 from amnesiad.service import Service
+from amnesiad.service.hooking import MAX_WATCHED
 from amnesiad.service.twins import WINDOW_MS
 from amnesiad.store.keys import LIFECYCLE, WORKSPACES
 
@@ -40,8 +41,13 @@ async def told(service: Service, said: str, agent: str = "claude-code", **fields
         return ""
     if "hookSpecificOutput" in answer:
         assert list(answer) == ["hookSpecificOutput"]
-        assert set(answer["hookSpecificOutput"]) == {"hookEventName", "additionalContext"}
-        return str(answer["hookSpecificOutput"]["additionalContext"])
+        keys = set(answer["hookSpecificOutput"])
+        assert (
+            {"hookEventName"}
+            < keys
+            <= {"hookEventName", "additionalContext", *(["watchPaths"] if agent == "claude-code" else [])}
+        )
+        return str(answer["hookSpecificOutput"].get("additionalContext", ""))
     (text,) = answer.values()
     return str(text)
 
@@ -252,6 +258,32 @@ class TestTools:
 
 def _session_of(agent: str, session: str) -> dict[str, Any]:
     return {{"cursor": "conversation_id", "vscode": "sessionId"}.get(agent, "session_id"): session}
+
+
+class TestWatching:
+    """Claude Code tells of every change of a file that it was asked to watch."""
+
+    async def test_it_is_asked_to_watch_what_notes_are_anchored_to(self, service: Service) -> None:
+        """As paths of the tree it works in; ended notes' files are nobody's business, and no other agent is asked."""
+        await remember(service, "a.py holds the lock order", kind="gotcha", anchors=["src/a.py", "src/b.py"])
+        gone = await remember(service, "c.py is old", kind="gotcha", anchors=["src/c.py"])
+        await call(service, "revoke", id=gone, reason="it was rewritten", caller=HUMAN)
+        answer = await hook(service, "claude-code", "SessionStart")
+        assert set(answer["hookSpecificOutput"]) == {"hookEventName", "additionalContext", "watchPaths"}
+        assert answer["hookSpecificOutput"]["watchPaths"] == [f"{CWD}/src/a.py", f"{CWD}/src/b.py"]
+        again = await hook(service, "claude-code", "FileChanged", file_path=f"{CWD}/src/a.py")
+        assert set(again["hookSpecificOutput"]) == {"hookEventName", "watchPaths"}
+        for agent in ("codex", "vscode", "gemini"):
+            other = await hook(service, agent, "SessionStart", **_session_of(agent, "s3"))
+            assert "watchPaths" not in other["hookSpecificOutput"]
+
+    async def test_there_are_only_so_many(self, service: Service) -> None:
+        """A watch costs the agent a handle."""
+        for number in range(5):
+            anchors = [f"src/{number}-{each}.py" for each in range(50)]
+            await remember(service, f"they hang together: {number}", kind="gotcha", anchors=anchors)
+        answer = await hook(service, "claude-code", "SessionStart")
+        assert len(answer["hookSpecificOutput"]["watchPaths"]) == MAX_WATCHED
 
 
 class TestChildren:

@@ -6,7 +6,7 @@ field names are the agents' contracts. Nothing here knows notes, time or the sto
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from amnesiad.agents import reading
@@ -21,7 +21,17 @@ from amnesiad.agents.paths import relative_paths
 from amnesiad.agents.vscode import VSCODE
 from amnesiad.core.errors import NotFound
 
-__all__ = ["DIALECTS", "MAX_CONTEXT_UNITS", "Moment", "Occurrence", "Told", "answer", "read", "relative_paths"]
+__all__ = [
+    "DIALECTS",
+    "MAX_CONTEXT_UNITS",
+    "Moment",
+    "Occurrence",
+    "Told",
+    "answer",
+    "read",
+    "relative_paths",
+    "watches",
+]
 
 DIALECTS: Final[Mapping[str, Dialect]] = {
     dialect.name: dialect for dialect in (CLAUDE_CODE, CODEX, VSCODE, GEMINI, CURSOR, OPENHANDS)
@@ -40,10 +50,19 @@ def read(name: str, payload: Mapping[str, Any], *, named: bool = False) -> Occur
     return reading.read(_dialect(name), payload, named=named)
 
 
-def answer(name: str, seen: Occurrence, text: str) -> dict[str, Any]:
-    """The text in that agent's own output format; ``{}`` where there is nothing to say, or nobody listens."""
+def answer(name: str, seen: Occurrence, text: str, watch: Sequence[str] = ()) -> dict[str, Any]:
+    """The text for the context, and the absolute paths of files to watch, in that agent's own output format.
+
+    What nobody would listen to is left out; ``{}`` where there is nothing to say.
+    """
     dialect = _dialect(name)
-    return dialect.answer(seen.said, text) if text and seen.hook in dialect.listens else {}
+    heard = text if seen.hook in dialect.listens else ""
+    return dialect.answer(seen.said, heard, watch if seen.hook in dialect.watches else ())
+
+
+def watches(name: str, seen: Occurrence) -> bool:
+    """Whether the answer may name files to watch."""
+    return seen.hook in _dialect(name).watches
 
 
 def _dialect(name: str) -> Dialect:

@@ -10,5 +10,6 @@ CLAUDE_CODE: Final = Dialect(
     name="claude-code",
     listens=frozenset({"SessionStart", "SubagentStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"}),
     answer=specific,
+    watches=frozenset({"SessionStart", "FileChanged"}),
     session=("session_id", "conversation_id"),
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from amnesiad.agents.dialect import Dialect
 
 
-def _flat(_said: str, text: str) -> dict[str, Any]:
-    return {"additional_context": text}
+def _flat(_said: str, text: str, _watch: Sequence[str]) -> dict[str, Any]:
+    return {"additional_context": text} if text else {}
 
 
 CURSOR: Final = Dialect(

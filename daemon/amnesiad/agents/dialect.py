@@ -6,7 +6,7 @@ Claude Code's names are taken for the common ones, since most agents took over i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 COMMON_HOOKS: Final = (
@@ -27,8 +27,10 @@ class Dialect(NamedTuple):
     listens: frozenset[str]
     """Common names of the hooks whose answer enters the agent's context. Never ``Stop`` or ``SubagentStop``: context
     given there makes an agent go on that was about to stop."""
-    answer: Callable[[str, str], dict[str, Any]]
-    """The hook in the agent's words, and a text for its context → the agent's own output."""
+    answer: Callable[[str, str, Sequence[str]], dict[str, Any]]
+    """The hook in the agent's words, a text for its context (``""`` none), and files to watch → its own output."""
+    watches: frozenset[str] = frozenset()
+    """Common names of the hooks whose answer may name files to watch: of those the agent then tells every change."""
     hooks: Mapping[str, str] = AS_THEY_ARE
     """The agent's names of hooks → the common ones."""
     event: tuple[str, ...] = ("hook_event_name",)
@@ -41,6 +43,11 @@ class Dialect(NamedTuple):
     """Whether a child's start and end always say which child."""
 
 
-def specific(said: str, text: str) -> dict[str, Any]:
+def specific(said: str, text: str, watch: Sequence[str]) -> dict[str, Any]:
     """The output that Claude Code, and those who took over its format, read. These keys and no other."""
-    return {"hookSpecificOutput": {"hookEventName": said, "additionalContext": text}}
+    output: dict[str, Any] = {"hookEventName": said}
+    if text:
+        output["additionalContext"] = text
+    if watch:
+        output["watchPaths"] = list(watch)
+    return {"hookSpecificOutput": output} if len(output) > 1 else {}

@@ -9,6 +9,8 @@ a hook creates nothing. Of prompts and commands nothing is kept.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +36,8 @@ from amnesiad.workspace import Workspace
 EVENTS: Final = {"start": "session-start", "prompt": "pre-step", "edit": "pre-edit", "run": "pre-run"}
 """What a trigger's ``event`` is compared with, by moment."""
 CHILD_START: Final = "subagent-start"
+MAX_WATCHED: Final = 200
+"""Files that an agent is asked to watch: each costs it a handle, and anchors are checked at the end of a turn anyway."""
 _ID_CHARS: Final = 32
 """Of a keyed hash, for an event's id: a collision among the events of a week is out of reach."""
 
@@ -67,7 +71,9 @@ class Hooking(Governing):
             return {}
         await self._tell(place, seen, key, now)
         self._show_life(workspace, caller.to_core(), seen, now)
-        return agents.answer(request.agent_name, seen, await self._bring(workspace, caller, place, seen))
+        text = await self._bring(workspace, caller, place, seen)
+        watch = self._anchored(workspace, caller, place, now) if agents.watches(request.agent_name, seen) else ()
+        return agents.answer(request.agent_name, seen, text, watch)
 
     async def _place(self, request: wire.HooksRequest, seen: Occurrence) -> Place:
         if seen.cwd is not None:
@@ -112,6 +118,15 @@ class Hooking(Governing):
             self.alive(workspace, caller, now)
         if caller.child:
             self.alive(workspace, Caller(session=caller.session), now)
+
+    def _anchored(self, workspace: Workspace, caller: wire.CallerSpec, place: Place, now: int) -> Sequence[str]:
+        """The files that live notes are anchored to, the newest notes' first, as paths of the tree that the agent is in."""
+        if not place.roots:
+            return ()
+        anchored = [note_id for note_id, words in workspace.words.items() if words.anchors]
+        notes = sorted(workspace.visible_live(caller.to_core(), now, anchored), key=lambda note: -note.created_at)
+        paths = dict.fromkeys(anchor.path for note in notes for anchor in workspace.words[note.id].anchors)
+        return [f"{place.roots[0].rstrip('/')}/{path}" for path in islice(paths, MAX_WATCHED)]
 
     async def _bring(self, workspace: Workspace, caller: wire.CallerSpec, place: Place, seen: Occurrence) -> str:
         """What this context is told now."""
