@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -28,6 +27,9 @@ app = typer.Typer()
 
 CONTROL_TIMEOUT_S: Final = 90.0
 """For the service manager to start or stop the service: the daemon itself takes a second, or waits for its store."""
+
+_STDERR: Final = 2
+"""Where the service manager's own words go, so that our output stays what was asked for."""
 
 Workspace = Annotated[
     str | None, typer.Option("--workspace", "-w", help="Name it for every directory; by default each names its own.")
@@ -53,13 +55,15 @@ def install(
     plugin: Annotated[
         Path | None, typer.Option("--plugin", metavar="DIR", help="Make a Claude Code plugin folder there instead.")
     ] = None,
-    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Where the DSH bundle goes.")] = None,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="DIR", help="Where the DSH bundle goes; by default ./dsh-amnesia.")
+    ] = None,
     workspace: Workspace = None,
     socket: Socket = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
     """Lead an agent's hooks and tools to the daemon, or set up a service. Shows the change first; can be undone."""
-    from amnesiad.install import table
+    from amnesiad.install import folders, table
 
     _check_options(target, scope, form, statusline, plugin, to)
     dialog = Dialog(dry_run=dry_run, yes=yes, as_json=as_json)
@@ -67,7 +71,7 @@ def install(
         _install_service(dialog, undo, print_only)
         return
     if target == "dsh":
-        _copy_folders(dialog, _dsh_files(), to or Path("amnesiad-dsh"), undo)
+        _copy_folders(dialog, dict(folders.contents(folders.bundle("dsh"))), to or Path("dsh-amnesia"), undo)
         return
     from amnesiad.client.identity import daemon_socket
     from amnesiad.install.settings import Wanted
@@ -75,8 +79,6 @@ def install(
     path = Path(socket or daemon_socket(os.environ)).expanduser().absolute()
     wanted = Wanted(str(path), workspace, "python" if form == "python" else "curl", statusline)
     if plugin is not None:
-        from amnesiad.install import folders
-
         _copy_folders(dialog, folders.plugin(wanted), plugin, undo)
         return
     chosen: Scope = "project" if scope == "project" else "user"
@@ -115,8 +117,9 @@ class Dialog:
         self._yes = yes
         self._as_json = as_json
 
-    def make(self, changes: Sequence[Change], nothing: str) -> bool:
-        """Show the changes and make them; whether they were made. ``nothing`` is said where there are none.
+    def make(self, changes: Sequence[Change], nothing: str, *, first: Callable[[], None] | None = None) -> bool:
+        """Show the changes and make them; whether they were made. ``nothing`` is said where there are none, and
+        ``first`` is done once it is agreed that they will be.
 
         Raises ``Invalid`` where nobody can be asked, and for a file that cannot be written.
         """
@@ -125,6 +128,8 @@ class Dialog:
         if not self._as_json:
             self._show(changes, nothing)
         made = bool(changes) and not self._dry_run and self._agreed()
+        if made and first is not None:
+            first()
         for change in changes if made else ():
             apply(change)
         if self._as_json:
@@ -184,9 +189,7 @@ def _check_options(target: str, scope: str, form: str, statusline: bool, plugin:
 # -- the targets -------------------------------------------------------------------------------------------------------
 
 
-def _install_agent(
-    dialog: Dialog, agent: Agent, scope: Scope, wanted: Wanted, *, undo: bool, print_only: bool
-) -> None:
+def _install_agent(dialog: Dialog, agent: Agent, scope: Scope, wanted: Wanted, *, undo: bool, print_only: bool) -> None:
     from amnesiad.install import settings
 
     places = settings.Places(Path.home(), Path.cwd(), os.environ)
@@ -234,13 +237,6 @@ def _mcp_by_hand(agent: Agent, wanted: Wanted) -> str:
     return "\n".join(lines)
 
 
-def _dsh_files() -> dict[str, str]:
-    from amnesiad.install import folders
-
-    parts = ("dsh", "node")
-    return {f"{part}/{name}": text for part in parts for name, text in folders.contents(folders.bundle(part))}
-
-
 def _copy_folders(dialog: Dialog, files: dict[str, str], target: Path, undo: bool) -> None:
     from amnesiad.install import folders
 
@@ -262,8 +258,9 @@ def _install_service(dialog: Dialog, undo: bool, print_only: bool) -> None:
             say(f"# then: {' '.join(command)}")
         return
     if undo:
-        if dialog.make(service.undo(wanted), "no service of ours is set up"):
-            _control(wanted.stop, dialog)
+        changes = service.undo(wanted)
+        if dialog.make(changes, "no service of ours is set up", first=lambda: _control(wanted.stop, dialog)):
+            _control(wanted.forget, dialog)
         return
     if dialog.make(service.install(wanted), f"{wanted.path} is up to date"):
         _control(wanted.start, dialog)
@@ -276,7 +273,7 @@ def _control(commands: Sequence[Sequence[str]], dialog: Dialog) -> None:
     for place, command in enumerate(commands):
         left = " && ".join(" ".join(rest) for rest in commands[place:])
         try:
-            code = subprocess.run(command, stdout=sys.stderr, timeout=CONTROL_TIMEOUT_S).returncode
+            code = subprocess.run(command, stdout=_STDERR, timeout=CONTROL_TIMEOUT_S).returncode
         except (OSError, subprocess.TimeoutExpired):
             code = -1
         if code != 0:

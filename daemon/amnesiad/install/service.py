@@ -32,12 +32,14 @@ STOP_S: Final = 60
 
 
 class Service(NamedTuple):
-    """A service's file, and the commands that take it in and let go of it."""
+    """A service's file; the commands that take it in, that stop it while the file is there, and that follow when it is
+    gone."""
 
     path: Path
     text: str
     start: tuple[tuple[str, ...], ...]
     stop: tuple[tuple[str, ...], ...]
+    forget: tuple[tuple[str, ...], ...] = ()
 
 
 def service(environ: Mapping[str, str], platform: str = sys.platform, python: str = sys.executable) -> Service:
@@ -54,6 +56,7 @@ def service(environ: Mapping[str, str], platform: str = sys.platform, python: st
         _unit(python, carried),
         start=((*control, "daemon-reload"), (*control, "enable", "--now", UNIT)),
         stop=((*control, "disable", "--now", UNIT),),
+        forget=((*control, "daemon-reload"),),
     )
 
 
