@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +13,8 @@ import pytest
 NODE_DIR: Final = Path(__file__).parent / "node"
 """Where ``package.json`` pins the tools. A program started here finds its modules in ``node_modules``."""
 MODULES: Final = NODE_DIR / "node_modules"
+PATIENCE_S: Final = 50.0
+"""Of a whole program; on an idle machine each takes a few seconds."""
 
 
 def needed() -> None:
@@ -36,6 +39,24 @@ def machine_node() -> str:
     if found is None:
         missing("there is npm and no node on the machine")
     return str(found)
+
+
+def run_node(node: str, *argv: str, **environ: str) -> str:
+    """What a program says, started in ``NODE_DIR`` by this Node; fails with it when the program does."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AMNESIA_", "NODE_"))}
+    done = subprocess.run(
+        [node, *argv], cwd=NODE_DIR, env=inherited | environ, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def run_node_tests(node: str, name: str, **environ: str) -> None:
+    """Run a file of tests for Node. Fails with what it says when a test does, and when one is left out."""
+    told = run_node(node, "--test", "--test-timeout=45000", "--test-reporter=spec", name, **environ)
+    assert "fail 0" in told, told
+    assert "skipped 0" in told, told
+    assert "cancelled 0" in told, told
 
 
 def missing(why: str) -> None:

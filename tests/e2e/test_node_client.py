@@ -8,14 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.node_tools import NODE_DIR, machine_node, tool
+from tests.node_tools import NODE_DIR, PATIENCE_S, machine_node, run_node, run_node_tests, tool
 
 from amnesiad import places
 from amnesiad.client import identity
 from amnesiad.wire import typescript
-
-PATIENCE_S = 50.0
-"""Of a whole program; an idle machine takes two seconds."""
 
 
 @pytest.fixture(params=["machine", "npm"])
@@ -24,23 +21,9 @@ def node(request: pytest.FixtureRequest) -> str:
     return machine_node() if request.param == "machine" else tool("node")
 
 
-def run(node: str, *argv: str, **environ: str) -> str:
-    """What a program says; fails with it when the program does."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AMNESIA_", "NODE_"))}
-    done = subprocess.run(
-        [node, *argv], cwd=NODE_DIR, env=inherited | environ, capture_output=True, text=True, timeout=PATIENCE_S
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
 def test_the_client_keeps_its_promises_against_a_daemon(node: str, daemon: str) -> None:
     """Every promise of the client holds under this Node: see ``client.test.mjs``."""
-    told = run(
-        node, "--test", "--test-reporter=tap", "client.test.mjs", SOCKET=daemon, SCRATCH=str(Path(daemon).parent)
-    )
-    assert "# fail 0" in told
-    assert "# skipped 0" in told
+    run_node_tests(node, "client.test.mjs", SOCKET=daemon, SCRATCH=str(Path(daemon).parent))
 
 
 def test_a_program_ends_although_it_did_not_close_its_client(node: str, daemon: str) -> None:
@@ -52,7 +35,7 @@ def test_a_program_ends_although_it_did_not_close_its_client(node: str, daemon: 
         console.log((await memory.list({ with_content: true })).notes[0].owner);
     """
     environ = {"AMNESIA_SOCKET": daemon, "AMNESIA_WORKSPACE": f"passing-{Path(node).name}", "AMNESIA_SESSION": "s9"}
-    assert run(node, "--input-type=module", "--eval", program, **environ) == "s9\n"
+    assert run_node(node, "--input-type=module", "--eval", program, **environ) == "s9\n"
 
 
 def test_the_types_hold_what_the_client_does_and_what_programs_may_write() -> None:
@@ -96,7 +79,7 @@ def test_both_clients_look_for_the_daemon_in_the_same_place(tmp_path: Path) -> N
         bare | {"AMNESIA_SOCKET": " /srv/given.sock "},
         bare | {"AMNESIA_CONFIG": str(other)},
     ]
-    told = run(machine_node(), "--input-type=module", "--eval", found, json.dumps(cases)).splitlines()
+    told = run_node(machine_node(), "--input-type=module", "--eval", found, json.dumps(cases)).splitlines()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(home))
         assert told == [places.configured_socket(environ) for environ in cases]
@@ -104,7 +87,7 @@ def test_both_clients_look_for_the_daemon_in_the_same_place(tmp_path: Path) -> N
 
 def test_both_clients_repeat_the_same_writes() -> None:
     """What a client may repeat is the same in both languages."""
-    told = run(machine_node(), "--input-type=module", "--eval", _WRITES).split()
+    told = run_node(machine_node(), "--input-type=module", "--eval", _WRITES).split()
     assert set(told) == identity.WRITES
 
 

@@ -198,6 +198,21 @@ test("An export is read line by line, and what is imported elsewhere is the same
   elsewhere.close();
 });
 
+test("A reader may be slow, and loses nothing of a long answer.", async () => {
+  const requests = Array.from({ length: 200 }, (_, n) => ({
+    verb: "remember",
+    body: { content: `${n} ${"long ".repeat(300)}` },
+  }));
+  await memory.policy({ set: { max_store_bytes: "1MiB" } });
+  await memory.batch({ requests });
+  let notes = 0;
+  for await (const line of memory.export()) {
+    if (JSON.stringify(line).includes("long long")) notes += 1;
+    if (notes % 50 === 1) await sleep(30);
+  }
+  assert.equal(notes, 200);
+});
+
 test("A batch answers each request on its own, and its writes are safe to repeat.", async (t) => {
   const { proxy, client } = await proxied(t);
   proxy.losing = 1;

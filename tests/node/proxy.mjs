@@ -41,6 +41,11 @@ export class Proxy {
     });
   }
 
+  /** Connections that are open now. */
+  get open() {
+    return this.#pairs.size;
+  }
+
   async listen() {
     rmSync(this.path, { force: true });
     this.server.listen(this.path);

@@ -70,9 +70,9 @@ export declare class Client {
   /**
    * What happens in the workspace, from now or from behind `after`, a `seq`. When the connection breaks, or the daemon is
    * away for a while, it goes on where it was; it ends with the loop around it, with `signal`, with `close`, or with a
-   * refusal.
+   * refusal. Each connection begins with an item `opened`. With `unref` it keeps no process alive.
    */
-  feed(options?: { after?: string; signal?: AbortSignal }): AsyncGenerator<FeedItem, void, void>;
+  feed(options?: { after?: string; signal?: AbortSignal; unref?: boolean }): AsyncGenerator<FeedItem, void, void>;
 }
 export interface Client extends VerbMethods {}
 
@@ -1146,7 +1146,7 @@ export interface Verbs {
   "audit": { request: AuditRequest; answer: AuditAnswer };
   /** What was shown to whom, newest first. */
   "ledger": { request: LedgerRequest; answer: LedgerAnswer };
-  /** exposure */
+  /** Who was shown a note, and what they wrote afterwards. */
   "exposure": { request: ExposureRequest; answer: ExposureAnswer };
   /** Read the policy of a workspace, or change it. */
   "policy": { request: PolicyRequest; answer: PolicyAnswer };

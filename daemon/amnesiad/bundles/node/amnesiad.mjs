@@ -123,10 +123,8 @@ const AWAY = [DaemonUnreachable, StoreUnavailable, Busy, Deadline];
 
 /** A connection to the daemon for one caller in one workspace. Nothing is sent before the first request. */
 export class Client {
-  /** @type {Agent} */
-  #agent;
-  /** @type {Set<{destroy: () => unknown}>} */
-  #streams;
+  /** @type {{agent: Agent, streams: Set<{destroy: () => unknown}>, closings: number}} */
+  #wires;
   /** @param {import("./amnesiad.d.mts").ClientOptions & {shared?: Client}} [options] */
   constructor(options = {}) {
     const { shared } = options;
@@ -145,10 +143,11 @@ export class Client {
     });
     /** How long an answer may take, in milliseconds, the wait for the connection included. @type {number} */
     this.timeoutMs = options.timeoutMs ?? shared?.timeoutMs ?? DEFAULT_TIMEOUT_MS;
-    // One kept connection: requests queue for it, in the order in which they were made.
-    this.#agent = shared ? shared.#agent : new Agent({ keepAlive: true, maxSockets: 1 });
-    // What has a connection of its own: exports, imports and feeds.
-    this.#streams = shared ? shared.#streams : new Set();
+    // One kept connection: requests queue for it, in the order in which they were made. Exports, imports and feeds have
+    // one of their own each.
+    this.#wires = shared
+      ? shared.#wires
+      : { agent: new Agent({ keepAlive: true, maxSockets: 1 }), streams: new Set(), closings: 0 };
   }
 
   /**
@@ -166,8 +165,9 @@ export class Client {
 
   /** Close the connections, and those of the clients that share them. A later request opens a new one. */
   close() {
-    this.#agent.destroy();
-    for (const stream of this.#streams) stream.destroy();
+    this.#wires.closings += 1;
+    this.#wires.agent.destroy();
+    for (const stream of this.#wires.streams) stream.destroy();
   }
 
   [Symbol.dispose]() {
@@ -235,23 +235,23 @@ export class Client {
   /**
    * What happens in the workspace, from now or from behind `after`, a `seq`. When the connection breaks, or the daemon
    * is away for a while, it goes on where it was; it ends with the loop around it, with `signal`, with `close`, or with a
-   * refusal.
-   * @param {{after?: string, signal?: AbortSignal}} [options]
+   * refusal. Each connection begins with an item `opened`. With `unref` it keeps no process alive.
+   * @param {{after?: string, signal?: AbortSignal, unref?: boolean}} [options]
    * @returns {AsyncGenerator<import("./amnesiad.d.mts").FeedItem, void, void>}
    */
   async *feed(options = {}) {
     const stop = new AbortController();
     const stream = { destroy: () => stop.abort() };
     const signal = options.signal ? AbortSignal.any([stop.signal, options.signal]) : stop.signal;
-    this.#streams.add(stream);
+    this.#wires.streams.add(stream);
     let { after } = options;
     let misses = 0;
     try {
       while (!signal.aborted) {
         try {
-          // Where it begins has to be known, or what happens while a connection is broken would be missed.
-          after ??= String((await this.call("status", {}, { signal })).seq);
-          const { incoming, end } = await this.#open("GET", `/v1/feed?${this.#query({ after })}`, null, { signal });
+          const query = this.#query(after === undefined ? {} : { after });
+          const { incoming, end } = await this.#open("GET", `/v1/feed?${query}`, null, { signal });
+          if (options.unref) incoming.socket.unref();
           incoming.setTimeout(FEED_SILENCE_MS, () => incoming.destroy(new Error("a feed fell silent")));
           try {
             misses = 0;
@@ -267,10 +267,10 @@ export class Client {
           if (!AWAY.some((kind) => failure instanceof kind)) throw failure;
         }
         const wait = /** @type {number} */ (FEED_WAITS_MS[Math.min(misses++, FEED_WAITS_MS.length - 1)]);
-        await pause(wait, signal);
+        await pause(wait, signal, options.unref);
       }
     } finally {
-      this.#streams.delete(stream);
+      this.#wires.streams.delete(stream);
     }
   }
 
@@ -327,11 +327,12 @@ export class Client {
   /** @param {string} path @param {Buffer} data @param {number} attempts @param {CallOptions} options */
   async #attempt(path, data, attempts, options) {
     const until = Date.now() + (options.timeoutMs ?? this.timeoutMs);
+    const { closings } = this.#wires;
     for (;;) {
       try {
         return await this.#send(path, data, until - Date.now(), options);
       } catch (failure) {
-        if (--attempts === 0 || !(failure instanceof HungUp)) throw failure;
+        if (--attempts === 0 || !(failure instanceof HungUp) || this.#wires.closings !== closings) throw failure;
       }
     }
   }
@@ -346,7 +347,7 @@ export class Client {
       if (options.signal?.aborted) return reject(options.signal.reason);
       const asked = request({
         socketPath: this.socket,
-        agent: this.#agent,
+        agent: this.#wires.agent,
         method: "POST",
         path,
         headers: { host: "amnesiad", "content-type": "application/json", "content-length": data.length },
@@ -403,15 +404,15 @@ export class Client {
           ...(upload === null || upload instanceof Buffer ? { "content-length": upload?.length ?? 0 } : {}),
         },
       });
-      this.#streams.add(asked);
+      this.#wires.streams.add(asked);
       const end = () => {
+        clearTimeout(timer);
         options.signal?.removeEventListener("abort", end);
-        this.#streams.delete(asked);
+        this.#wires.streams.delete(asked);
         asked.destroy();
       };
       /** @param {unknown} failure */
       const fail = (failure) => {
-        clearTimeout(timer);
         reject(options.signal?.aborted ? options.signal.reason : failure);
         end();
       };
@@ -419,9 +420,11 @@ export class Client {
       const timer = setTimeout(() => fail(noAnswer(timeoutMs)), timeoutMs);
       options.signal?.addEventListener("abort", end, { once: true });
       asked.on("error", (failure) => fail(broken(this.socket, failure)));
-      asked.on("close", () => fail(new HungUp(this.socket)));
+      const closed = () => fail(new HungUp(this.socket));
+      asked.on("close", closed);
       asked.on("response", async (incoming) => {
         clearTimeout(timer);
+        asked.off("close", closed); // from here on the reader ends it: there may be more to read than is on its way
         if (incoming.statusCode === 200) return fulfil({ incoming, end });
         let text = "";
         try {
@@ -571,16 +574,17 @@ async function sendLines(asked, source, progress) {
   asked.end();
 }
 
-/** @param {number} ms @param {AbortSignal} [signal] @returns {Promise<void>} */
-function pause(ms, signal) {
+/** @param {number} ms @param {AbortSignal} signal @param {boolean} [unref] @returns {Promise<void>} */
+function pause(ms, signal, unref) {
   return new Promise((done) => {
     const over = () => {
       clearTimeout(timer);
-      signal?.removeEventListener("abort", over);
+      signal.removeEventListener("abort", over);
       done();
     };
     const timer = setTimeout(over, ms);
-    signal?.addEventListener("abort", over, { once: true });
+    if (unref) timer.unref();
+    signal.addEventListener("abort", over, { once: true });
   });
 }
 

@@ -1,0 +1,1 @@
+../node/amnesiad.d.mts

@@ -1,0 +1,119 @@
+/**
+ * amnesiad in DSH: its tools, its block of notes in the context, and the lifecycle of agents, over the daemon's socket.
+ *
+ * A Cordis plugin: `name`, `inject` and `apply(ctx, config)`. Everything it registers belongs to the context and goes with
+ * it; so do its connection, its feeds and its timers. Nothing here throws into an agent or makes it wait for long: where
+ * the daemon is away or slow, the agent goes on without memory.
+ */
+
+import { Blocks } from "./blocks.mjs";
+import { command } from "./command.mjs";
+import { Client } from "./amnesiad.mjs";
+import { Fleet } from "./fleet.mjs";
+import { tools } from "./tools.mjs";
+import { views } from "./views.mjs";
+
+export const name = "amnesia";
+export const inject = ["systemPrompt", "tools"];
+
+/** How long a step or the end of a turn waits for the daemon. It answers in a few milliseconds where it is well. */
+const PATIENCE_MS = 300;
+/** How long a tool, a command or a view may take: a person or a model waits for its answer. */
+const ANSWER_MS = 5_000;
+/** After what identifies the agent and its task, before what changes from step to step. */
+const ORDER = 500;
+
+/**
+ * @param {any} ctx
+ * @param {{socket?: string, workspace?: string, budgetTokens?: number, patienceMs?: number, order?: number}} [config]
+ *   `socket` and `workspace` default to `AMNESIA_SOCKET` and `AMNESIA_WORKSPACE`, then to the usual place and to the
+ *   repository of the session's directory; `budgetTokens` to the workspace's policy.
+ */
+export function apply(ctx, config = {}) {
+  const patienceMs = config.patienceMs ?? PATIENCE_MS;
+  const client = new Client({
+    ...(config.socket ? { socket: config.socket } : {}),
+    timeoutMs: ANSWER_MS,
+  });
+  const fleet = new Fleet(ctx, client, config.workspace || process.env.AMNESIA_WORKSPACE);
+  const blocks = new Blocks(fleet, client, patienceMs, config.budgetTokens);
+  /** @type {Set<Promise<unknown>>} */
+  const sending = new Set();
+
+  /** Report an event of an agent. It never fails: what is lost here, the agent's lease makes good.
+   * @param {() => Promise<unknown>} report */
+  const tell = (report) => {
+    const sent = report().catch(() => {});
+    sending.add(sent);
+    void sent.finally(() => sending.delete(sent));
+    return sent;
+  };
+
+  ctx.effect(() => async () => {
+    blocks.close();
+    // The last agents' ends are on their way when a whole host stops.
+    await within(patienceMs, undefined, Promise.all(sending));
+    client.close();
+  }, "amnesia connection");
+
+  ctx.on("agent/pre-step", async (/** @type {any} */ { agent, signal }, /** @type {() => Promise<unknown>} */ next) => {
+    // Before next(): what is innermost assembles the context that this step shows.
+    await within(patienceMs, signal, blocks.refresh(agent, signal));
+    return next();
+  });
+  ctx.on("agent/turn-stopping", (/** @type {any} */ { agent, signal }) => {
+    const options = { signal, timeoutMs: patienceMs };
+    return within(patienceMs, signal, tell(() => fleet.report(agent, "turn-end", options)));
+  });
+  ctx.on("subagent/end", (/** @type {any} */ { id }) => {
+    void tell(() => fleet.ended(id, "subagent-end"));
+  });
+  ctx.on("workflow/agent-start", (/** @type {any} */ _run, /** @type {any} */ { childId }) => {
+    fleet.isWorkflow(childId);
+  });
+  ctx.on("workflow/agent-end", (/** @type {any} */ _run, /** @type {any} */ { childId }) => {
+    fleet.isWorkflow(childId);
+    void tell(() => fleet.ended(childId, "workflow-agent-end"));
+  });
+  ctx.on("agent/disposed", (/** @type {any} */ { agent }) => {
+    void tell(() => fleet.disposed(agent));
+    blocks.drop(agent);
+  });
+
+  ctx.systemPrompt.context({
+    name: "amnesia",
+    order: config.order ?? ORDER,
+    text: (/** @type {any} */ assembly) => (assembly?.agent ? blocks.textFor(assembly.agent) : ""),
+  });
+  for (const tool of tools(fleet, client, blocks)) ctx.tools.register(tool);
+  const shown = views(fleet, client, blocks);
+  ctx.inject(["commands"], (/** @type {any} */ inner) => {
+    inner.commands.register(command(fleet, client, blocks));
+  });
+  ctx.inject(["harness"], (/** @type {any} */ inner) => {
+    for (const [view, handler] of Object.entries(shown)) {
+      const undo = inner.harness.handle(`amnesia.${view}`, handler);
+      if (typeof undo === "function") inner.effect(() => undo, `amnesia.${view}`);
+    }
+  });
+  ctx.provide("amnesia", shown);
+}
+
+/**
+ * Wait for a promise, but no longer than this, and not at all once the signal is aborted. Never rejects.
+ * @param {number} ms @param {AbortSignal | undefined} signal @param {Promise<unknown>} promise
+ * @returns {Promise<void>}
+ */
+function within(ms, signal, promise) {
+  return new Promise((done) => {
+    const over = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", over);
+      done();
+    };
+    const timer = setTimeout(over, ms);
+    if (signal?.aborted) over();
+    signal?.addEventListener("abort", over, { once: true });
+    promise.then(over, over);
+  });
+}
