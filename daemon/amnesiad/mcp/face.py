@@ -32,6 +32,7 @@ class McpFace:
 
     def __init__(self, service: Service, *, answerable: Callable[[Exception, str], AmnesiaError]) -> None:
         self._desk = Desk(service, answerable=answerable)
+        self._listens_at = service.settings.http_address and service.settings.http_address[0]
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._running: asyncio.Future[Application] | None = None
@@ -73,7 +74,7 @@ class McpFace:
             self._running = None
             running.set_exception(error)
             return
-        async with module.serving(self._desk) as application:
+        async with module.serving(self._desk, self._listens_at) as application:
             running.set_result(application)
             await self._closing.wait()
 

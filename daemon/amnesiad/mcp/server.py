@@ -44,22 +44,22 @@ SHIM_HOST: Final = "amnesiad"
 
 
 @asynccontextmanager
-async def serving(desk: Desk) -> AsyncGenerator[StreamableHTTPASGIApp]:
-    """The running server as an ASGI application. On leaving, what it still does is cancelled."""
+async def serving(desk: Desk, listens_at: str | None = None) -> AsyncGenerator[StreamableHTTPASGIApp]:
+    """The running server as an ASGI application. On leaving, what it still does is cancelled.
+
+    ``listens_at`` is one more host that requests may name: the one that the daemon was told to listen at.
+    """
     logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
+    hosts = [*LOCAL_HOSTS, *([listens_at] if listens_at else [])]
+    origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
     manager = StreamableHTTPSessionManager(
         _server(desk),
         json_response=True,
         stateless=True,
         max_request_body_size=MAX_REQUEST_BYTES,
         security_settings=TransportSecuritySettings(
-            allowed_hosts=[SHIM_HOST, *LOCAL_HOSTS, *(f"{host}:*" for host in LOCAL_HOSTS)],
-            allowed_origins=[
-                f"{scheme}://{host}{port}"
-                for scheme in ("http", "https")
-                for host in LOCAL_HOSTS
-                for port in ("", ":*")
-            ],
+            allowed_hosts=[SHIM_HOST, *hosts, *(f"{host}:*" for host in hosts)],
+            allowed_origins=[*origins, *(f"{origin}:*" for origin in origins)],
         ),
     )
     async with manager.run():
