@@ -154,7 +154,7 @@ class Link:
     def block(self, prompt: str | None, budget_tokens: int | None, who: Body) -> str:
         """The notes for a model call that is about ``prompt``, as text; ``""`` for none, and where memory is away."""
         try:
-            text = str(self.ask("inject", _inject(prompt, budget_tokens, self._who(who)))["text"])
+            text = str(self.ask("inject", _inject(prompt, budget_tokens, self.who(who)))["text"])
         except AmnesiaError as error:
             return self._without(error)
         self._away = False
@@ -163,7 +163,7 @@ class Link:
     async def ablock(self, prompt: str | None, budget_tokens: int | None, who: Body) -> str:
         """``block`` without blocking the loop."""
         try:
-            text = str((await self.aask("inject", _inject(prompt, budget_tokens, self._who(who))))["text"])
+            text = str((await self.aask("inject", _inject(prompt, budget_tokens, self.who(who))))["text"])
         except AmnesiaError as error:
             return self._without(error)
         self._away = False
@@ -172,18 +172,18 @@ class Link:
     def report(self, event: str, who: Body) -> None:
         """Report a lifecycle event; that memory is away is no reason for an agent to fail."""
         try:
-            self.ask("events", {"event": event, **_whose(self._who(who))})
+            self.ask("events", {"event": event, **_whose(self.who(who))})
         except AmnesiaError as error:
             self._without(error)
 
     async def areport(self, event: str, who: Body) -> None:
         """``report`` without blocking the loop."""
         try:
-            await self.aask("events", {"event": event, **_whose(self._who(who))})
+            await self.aask("events", {"event": event, **_whose(self.who(who))})
         except AmnesiaError as error:
             self._without(error)
 
-    def _who(self, who: Body) -> dict[str, Any]:
+    def who(self, who: Body) -> dict[str, Any]:
         """Who asks: as the link was told, but for what is known better of this one call."""
         return {**self._caller, **{name: value for name, value in who.items() if value is not None}}
 
