@@ -1,0 +1,132 @@
+"""What the API mounts at ``/mcp``: loaded when it is asked for, told apart from its absence, ended with the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.daemon.door import Reply, Wire
+
+from amnesiad.api.app import App
+from amnesiad.api.errors import answerable
+from amnesiad.api.serve import ApiServer
+from amnesiad.limits import MAX_REQUEST_BYTES
+from amnesiad.mcp import McpFace
+from amnesiad.service import Service
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+HEADERS = "content-type: application/json\r\naccept: application/json, text/event-stream\r\n"
+
+
+@pytest.fixture
+async def line(service: Service, tmp_path: Path) -> AsyncIterator[Wire]:
+    """A connection to a door behind which the service's tools stand."""
+    face = McpFace(service, answerable=answerable)
+    server = ApiServer(App(service, mounts={"/mcp": face}), _private(tmp_path) / "s")
+    await server.start()
+    line = await Wire.to(server.socket_path)
+    yield line
+    await line.close()
+    await server.stop()
+    await face.close()
+
+
+def _private(directory: Path) -> Path:
+    directory.chmod(0o700)
+    return directory
+
+
+async def ask(line: Wire, body: bytes, *, method: str = "POST", host: str = "localhost", more: str = "") -> Reply:
+    """What ``/mcp`` answers."""
+    head = f"{method} /mcp HTTP/1.1\r\nhost: {host}\r\ncontent-length: {len(body)}\r\n{HEADERS}{more}\r\n"
+    await line.send(head.encode() + body)
+    return await line.reply()
+
+
+def test_a_daemon_that_nobody_asks_has_no_sdk() -> None:
+    """Importing everything a daemon starts with imports nothing of the SDK, which would cost time and memory."""
+    program = "import amnesiad.daemon.serving, sys; print([m for m in sys.modules if m.split('.')[0] in sys.argv[1:]])"
+    absent = ["mcp", "mcp_types", "starlette", "sse_starlette", "jsonschema", "httpx2"]
+    done = subprocess.run([sys.executable, "-c", program, *absent], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+async def test_the_first_requests_share_one_start(line: Wire) -> None:
+    """Whoever asks first has the server started; all are answered by it."""
+    assert (await ask(line, PING)).json == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert (await ask(line, PING)).status == 200
+
+
+async def test_a_missing_extra_is_named(line: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the SDK every request gets an error with what to install, under its own id; installed, it works at once."""
+    with monkeypatch.context() as without:
+        for name in [name for name in sys.modules if name.split(".")[0] == "mcp" or name == "amnesiad.mcp.server"]:
+            without.delitem(sys.modules, name)
+        without.setitem(sys.modules, "mcp", None)
+        for body, request_id in ((PING, 1), (b"nonsense", None), (b"[" * 90_000, None)):
+            reply = await ask(line, body)
+            assert reply.status == 501
+            assert reply.json["id"] == request_id
+            assert "pip install 'amnesiad[mcp]'" in reply.json["error"]["message"]
+    assert (await ask(line, PING)).json["result"] == {}
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+async def test_there_are_no_streams_and_no_sessions(line: Wire, method: str) -> None:
+    """Only POST is taken: a stream that waits for nothing would hold a connection for ever."""
+    reply = await ask(line, b"", method=method)
+    assert reply.status == 405
+    assert reply.headers["allow"] == "POST"
+
+
+async def test_the_limits_of_the_api_hold(line: Wire) -> None:
+    """A body past the limit is refused before the server sees it, with our envelope, and the connection goes on."""
+    reply = await ask(line, b"x" * (MAX_REQUEST_BYTES + 1))
+    assert reply.error["code"] == "too_large"
+    assert (await ask(line, PING)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ("origin: https://evil.example\r\n", 403),
+        ("origin: http://localhost:8080\r\n", 200),
+        ("origin: http://localhost.evil.example\r\n", 403),
+    ],
+)
+async def test_other_sites_are_kept_out(line: Wire, header: str, status: int) -> None:
+    """A browser's request says from which site it comes, and only those of this machine are answered."""
+    assert (await ask(line, PING, more=header)).status == status
+
+
+async def test_a_name_that_is_not_ours_is_refused(line: Wire) -> None:
+    """A request under a name that somebody made point to this machine is refused."""
+    assert (await ask(line, PING, host="evil.example")).status == 421
+
+
+async def test_closing_ends_what_was_started(service: Service) -> None:
+    """A face that was asked leaves no task behind when it is closed, and one that never was has none."""
+    before = asyncio.all_tasks()
+    face = McpFace(service, answerable=answerable)
+    await face.close()
+    face = McpFace(service, answerable=answerable)
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": PING, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"accept", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": headers}
+    await face(scope, receive, send)
+    assert json.loads(sent[1]["body"])["result"] == {}
+    await face.close()
+    assert asyncio.all_tasks() == before
