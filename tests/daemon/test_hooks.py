@@ -29,7 +29,7 @@ CHILD_CALLER: Final[dict[str, Any]] = {"session": SESSION, "agent": CHILD, "agen
 async def hook(service: Service, agent: str, said: str, *, workspace: str | None = WORKSPACE, **fields: Any) -> Any:
     """One call of a hook, as the door would make it; each in a turn of its own unless the fields say otherwise."""
     turn = {"cursor": "generation_id", "codex": "turn_id"}.get(agent, "prompt_id")
-    body = payload(agent, said, **{turn: f"turn-{next(_turns)}", **fields})
+    body = payload(agent, said, **{turn: str(next(_turns)), **fields})
     named = {} if workspace is None else {"workspace": workspace}
     return await service.hooks(wire.decode_hook(agent, named, json.dumps(body).encode()))
 
@@ -370,6 +370,20 @@ class TestEvents:
         assert isinstance(error, Invalid)
         assert error.field == "prompt"
         assert await stream(service) == []
+
+    async def test_an_ordinary_session_does_not_wait_for_the_secret_guard(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its engine takes seconds to get ready, and a hook is given one; ids that agents make need no engine."""
+
+        async def engine() -> None:
+            raise AssertionError("the engine was asked for")
+
+        monkeypatch.setattr(service.secrets, "load", engine)
+        await remember(service, "never push on friday", kind="directive")
+        for agent, said in EVERY_HOOK:
+            await hook(service, agent, said)
+        assert await stream(service)
 
     async def test_an_id_that_is_a_secret_is_refused(self, service: Service) -> None:
         """An id would enter the stream, and nothing there is erased."""

@@ -11,6 +11,7 @@ has changed meanwhile lets anything through.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -35,6 +36,9 @@ MAX_ITEM_BYTES: Final = cast(Size, LIVE_RULES["max_item_bytes"]).at_most
 RULE: Final = "secret-guard"
 MAX_CLEAN_IDS: Final = 4096
 """Ids known to be none: those of a busy machine's agents, which come back with every request."""
+_SHAPELESS: Final = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""A UUID, or as many digits without its dashes: no rule knows a key by that shape alone, and nearly every session has
+such an id. The engine takes seconds to get ready, which an agent's hook does not wait."""
 _CALLER_IDS: Final = ("session", "agent", "team")
 _IDS: Final = ("owner", "source_ref", "request_id", "turn")
 
@@ -131,7 +135,7 @@ class Guarding(Base):
         """The fields among these whose id looks like a secret, with its types. Clean ones are looked at once."""
         found = {}
         for field, value in ids.items():
-            if value in self._clean_ids:
+            if value in self._clean_ids or _SHAPELESS.fullmatch(value):
                 continue
             if types := await self.secrets.types((value,)):
                 found[field] = types
