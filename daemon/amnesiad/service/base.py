@@ -278,7 +278,7 @@ class Base:
             if unit is None:
                 if attempt == 0:
                     workspace, behind = await self._renewed_view(workspace, seen)
-                    if behind:
+                    if await self._owners_moved(workspace, owners) or behind:
                         continue
                 return await self.recorded(workspace, request, answer, answer_type)
             if request.request_id is not None:
@@ -302,6 +302,15 @@ class Base:
                 self.refused(refusal)
                 raise refusal
         raise Conflict("too many writers at once on the same note, slot or text", hint="try again")
+
+    async def _owners_moved(self, workspace: Workspace, owners: Sequence[str]) -> bool:
+        """Read these owners anew, for a decision that no unit compares with them; whether one is not as it was known."""
+        moved = False
+        for owner in owners:
+            known = workspace.owners.get(owner)
+            workspace.owners[owner] = now = await read_owner(self.redis, workspace.keys, owner)
+            moved = moved or now != known
+        return moved
 
     async def _leave_nothing(self, workspace: Workspace) -> None:
         """A refusal changes nothing: a workspace that came to be for this write alone goes again."""

@@ -43,11 +43,12 @@ class Remembering(Guarding):
                 ended = self._end_for(workspace, change, caller, echoed, [replaced])
                 return _remembered(change, change.settled(echoed.id), created=False, superseded=ended)
             existing = self._identical(workspace, change, (scope, owner, kind, words.content))
-            if existing is not None and _answers_to(change, existing, words.key):
+            if existing is not None and _stands_for(change, existing, caller, words.key):
                 change.add(existing.id, _restated(change, existing, caller, request))
                 ended = self._end_for(workspace, change, caller, existing, [replaced])
                 return _remembered(change, change.settled(existing.id), created=False, superseded=ended)
-            # A text that lives without the key gives way to one that carries it: else the slot would stand empty.
+            # A text that lives without the key gives way to one that carries it: else the slot would stand empty. So
+            # does one of an ended life of its owner, whose end may still be on its way to it.
             ends = (replaced, None if existing is None else existing.id)
             note, superseded = self._write(workspace, change, caller, request, words, kind, scope, owner, ends)
             warnings = similarity.warnings(workspace, caller, change.now, words.content, exclude=superseded)
@@ -86,7 +87,7 @@ class Remembering(Guarding):
                 raise Refused(f"note {old_id} says exactly that already", rule="supersede-itself", field="content")
             # A slot that is merely inherited costs the text that lives no slot of its own.
             slot = words.key or (None if existing and change.words(existing.id).key else inherited.key)
-            if existing is not None and (echoed or _answers_to(change, existing, slot)):
+            if existing is not None and (echoed or _stands_for(change, existing, caller, slot)):
                 if echoed is None:
                     change.add(existing.id, _restated(change, existing, caller, request))
                 return self._supersede_by(caller, old_id, existing.id, reason)(workspace, change)
@@ -339,6 +340,21 @@ class Remembering(Guarding):
 def _answers_to(change: Change, note: Note, key: str | None) -> bool:
     """Whether the note stands in the slot that is asked for, or none is."""
     return key is None or change.words(note.id).key == key
+
+
+def _stands_for(change: Change, note: Note, caller: Caller, key: str | None) -> bool:
+    """Whether the live note that says the same can stand for a new one: it has the key asked for and is of the life of
+    its owner that is open now. One of an earlier life stands only where the caller may not replace it."""
+    if not _answers_to(change, note, key):
+        return False
+    if note.owner is None:
+        return True
+    known = change.workspace.owners.get(note.owner)
+    if known is not None and known.open and (note.incarnation or 0) >= known.incarnation:
+        # Compared with the store by the unit, if there is one: the end of this life may have come meanwhile.
+        change.own(note.owner, caller.agent_kind)
+        return True
+    return caller.role != "human" and note.provenance in ("human", "user-stated")
 
 
 def _check_echo(change: Change, echoed: Note, key: str | None) -> None:

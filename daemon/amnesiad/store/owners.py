@@ -171,17 +171,13 @@ def start_owner(
 
     A start that lies before an end already seen opens nothing. A later start of an owner that is open already, by the
     same producer's clock, begins another incarnation: the end in between was lost or is still on its way, and must not
-    reach what is written from here on.
+    reach what is written from here on. So does the first start that is heard of an owner that calls have opened: it may
+    be the start of this life, come late, and then the end of this life will take both incarnations along; or that of
+    the next one, and then an end on its way, which lies before it, takes only what was written until now.
     """
     comparable = at is not None and source == known.source
     if known.open:
-        if at is None or (known.started_at is not None and not comparable):
-            return None
-        if known.started_at is None:
-            return msgspec.structs.replace(
-                known, started_at=at, source=source, agent_kind=agent_kind or known.agent_kind
-            )
-        if at <= known.started_at:
+        if at is None or (known.started_at is not None and (not comparable or at <= known.started_at)):
             return None
     elif comparable and known.ended_at is not None and at is not None:
         if at <= known.ended_at:
@@ -194,7 +190,7 @@ def start_owner(
         opened_at=_opened_at(known, heard_at),
         started_at=at,
         source=source if at is not None else None,
-        agent_kind=agent_kind,
+        agent_kind=agent_kind or (known.agent_kind if known.open else None),
     )
 
 

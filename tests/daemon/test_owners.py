@@ -1,0 +1,64 @@
+"""Owners' lives: what is said again in a new life is a note of that life, whatever is still to end of the one before."""
+
+from __future__ import annotations
+
+import pytest
+from tests.daemon.desk import HUMAN, ManualClock, call, problems, projection, remember, state_of
+
+from amnesiad.service import Service
+from amnesiad.store.owners import close_owner, open_owner
+
+S1 = {"session": "s1"}
+
+
+@pytest.mark.parametrize("heard", [True, False])
+async def test_a_text_of_an_ended_life_is_written_anew(
+    service: Service, second: Service, clock: ManualClock, heard: bool
+) -> None:
+    """V28: a session ends and is resumed before its notes are erased, and says the same again: that is a note of the
+    new life, which the end of the old one does not reach; also where only the start was heard and the end is late."""
+    old = await remember(service, "the deploy is half done", scope="session", kind="finding", caller=S1)
+    log = (await projection(second, "desk") if heard else await projection(service)).log
+    clock.advance(5)
+    if heard:
+        await close_owner(log, "s1", heard_at=clock.now_ms(), at=None, source=None)
+    else:
+        assert await open_owner(log, "s1", heard_at=clock.now_ms(), at=20, source="host", agent_kind="main")
+    answer = await call(
+        service, "remember", content="the deploy is half done", scope="session", kind="finding", caller=S1
+    )
+    assert answer.created
+    assert answer.superseded == (old,)
+    assert (await projection(service)).notes[answer.id].incarnation == 2
+    through = await close_owner(log, "s1", heard_at=clock.now_ms() - 1, at=10, source="host")
+    assert through == 1, "an end from before this life reaches the one before alone"
+    assert await state_of(service, answer.id) == "active"
+    again = await call(
+        service, "remember", content="the deploy is half done", scope="session", kind="finding", caller=S1
+    )
+    assert (again.created, again.id) == (False, answer.id)
+    assert await problems(service) == ()
+
+
+async def test_what_a_human_said_in_an_ended_life_is_not_replaced_by_an_agent(
+    service: Service, clock: ManualClock
+) -> None:
+    """An agent may not end a human's note, so the note that says the same stands for its own."""
+    who = {**HUMAN, **S1}
+    old = await remember(service, "ask before deploying", scope="session", provenance="human", caller=who)
+    log = (await projection(service)).log
+    await close_owner(log, "s1", heard_at=clock.advance(5), at=None, source=None)
+    answer = await call(service, "remember", content="ask before deploying", scope="session", caller=S1)
+    assert (answer.id, answer.created) == (old, False)
+
+
+async def test_a_start_heard_late_divides_no_life(service: Service, clock: ManualClock) -> None:
+    """Calls have opened an owner before its start was heard: its end then takes what was written before and after."""
+    await remember(service, "before the start was heard", scope="session", caller=S1)
+    log = (await projection(service)).log
+    clock.advance(5)
+    assert await open_owner(log, "s1", heard_at=clock.now_ms(), at=10, source="host", agent_kind=None)
+    after = await remember(service, "after it", scope="session", caller=S1)
+    assert (await projection(service)).notes[after].incarnation == 2
+    assert not await open_owner(log, "s1", heard_at=clock.now_ms(), at=10, source="host", agent_kind=None)
+    assert await close_owner(log, "s1", heard_at=clock.advance(5), at=11, source="host") == 2
