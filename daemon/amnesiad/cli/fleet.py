@@ -8,7 +8,7 @@ import typer
 
 from amnesiad.cli import options
 from amnesiad.cli.call import Answer, Call, on_terminal, standard_input, verb
-from amnesiad.cli.screen import console_note, say, table, when
+from amnesiad.cli.screen import console_note, fields, safe, say, table, when
 from amnesiad.cli.transfer import chunks, read_lines
 from amnesiad.errors import Invalid
 
@@ -98,18 +98,27 @@ def _seen(row: dict[str, Any]) -> str:
 @verb(app)
 def dead(
     call: Call,
-    action: Annotated[str, typer.Argument(metavar="[list|retry|drop]", help="What to do.")] = "list",
+    action: Annotated[str, typer.Argument(metavar="[list|show|retry|drop]", help="What to do.")] = "list",
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of parked events.")] = None,
     limit: options.Limit = None,
 ) -> None:
-    """List, retry or drop events that could not be handled."""
-    if action not in ("list", "retry", "drop") or (action == "list") != (not ids):
-        raise Invalid("dead takes list, or retry or drop and ids", field="action", hint="amnesia dead retry ID")
-    answer = call.ask("dead", {} if action == "list" else {action: ids}, limit=limit)
+    """List, show, retry or drop events that could not be handled."""
+    given = ids or []
+    if action not in ("list", "show", "retry", "drop") or (action == "list") != (not given):
+        raise Invalid("dead takes list, or show, retry or drop and ids", field="action", hint="amnesia dead retry ID")
+    if action == "show" and len(given) != 1:
+        raise Invalid("dead show takes one id", field="ids", hint="amnesia dead show ID")
+    body: dict[str, Any] = {"show": given[0]} if action == "show" else {action: given}
+    answer = call.ask("dead", {} if action == "list" else body, limit=limit)
     call.show(answer, lambda: _show_dead(answer, action))
 
 
 def _show_dead(answer: Answer, action: str) -> None:
+    if action == "show":
+        for row in answer["rows"]:
+            fields((("id", row["id"]), ("parked", when(row["at"])), ("why", safe(row["error"]))))
+            say(safe(row.get("raw") or ""))
+        return
     if action != "list":
         say(f"{'retried' if action == 'retry' else 'dropped'} {answer.get('changed', 0)}")
     if not answer["rows"]:

@@ -39,6 +39,7 @@ def _show_status(call: Call, answer: Answer) -> None:
             ("injected", _injection(injection) if injection else None),
             ("refused", "  ".join(f"{safe(rule)} {number}" for rule, number in (answer.get("refusals") or {}).items())),
             ("worker", _worker(answer.get("worker") or {})),
+            ("events", _events(answer.get("lifecycle") or {})),
             ("store", _store(answer.get("store") or {})),
         )
     )
@@ -59,6 +60,19 @@ def _worker(worker: Mapping[str, Any]) -> str:
 
     lag_ms = worker.get("lag_ms")
     return "alive" if lag_ms is None else f"alive, {format_duration(int(lag_ms))} behind"
+
+
+def _events(lifecycle: Mapping[str, Any]) -> str | None:
+    """Nothing, as long as every event is handled as it comes."""
+    from amnesiad.core.times import format_duration
+
+    said = []
+    if lifecycle.get("waiting"):
+        behind = f", {format_duration(int(lifecycle['lag_ms']))} behind" if lifecycle.get("lag_ms") is not None else ""
+        said.append(f"{lifecycle['waiting']} waiting{behind}")
+    if lifecycle.get("parked"):
+        said.append(f"{lifecycle['parked']} could not be handled: amnesia dead")
+    return "; ".join(said) or None
 
 
 def _store(store: Mapping[str, Any]) -> str:

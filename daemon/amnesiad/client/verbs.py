@@ -356,9 +356,14 @@ def _owners(*, close: str | None = None, request_id: str | None = None) -> wire.
 
 
 def _dead(
-    *, retry: Texts | None = None, drop: Texts | None = None, limit: int | None = None, request_id: str | None = None
+    *,
+    retry: Texts | None = None,
+    drop: Texts | None = None,
+    show: str | None = None,
+    limit: int | None = None,
+    request_id: str | None = None,
 ) -> wire.DeadAnswer:
-    """Lifecycle events that could not be handled; first retries or drops some."""
+    """Lifecycle events that could not be handled; first retries or drops some. ``show`` gives one as it came."""
     return _asks(locals())
 
 

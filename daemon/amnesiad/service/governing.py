@@ -59,11 +59,21 @@ class Governing(Explaining):
         workspace, degraded = await self.reading(request)
         worker = await self.jobs.worker_status()
         store: dict[str, Any] = {} if degraded else await describe(self.redis)
+        standing: wire.LifecycleStatus | None = None
+        if governs(request.caller.to_core()) and not degraded:
+            standing = wire.LifecycleStatus(**(await lifecycle.backlog(self.redis))._asdict())
         store |= self.meaning.figures(workspace if governs(request.caller.to_core()) else None)
         if workspace is None:
             empty = wire.Counts(active=0, stale=0, expired=0, revoked=0, superseded=0, forgotten=0)
             return wire.StatusAnswer(
-                counts=empty, tokens=0, recent=(), refusals=dict(self.refusals), worker=worker, store=store, seq="0-0"
+                counts=empty,
+                tokens=0,
+                recent=(),
+                refusals=dict(self.refusals),
+                worker=worker,
+                store=store,
+                lifecycle=standing,
+                seq="0-0",
             )
         now = self.clock.now_ms()
         counts, tokens, next_expiry = await self.counts(workspace, request.caller.to_core(), now)
@@ -86,6 +96,7 @@ class Governing(Explaining):
             else wire.InjectionStatus(
                 count=workspace.last_injection[0], tokens=workspace.last_injection[1], at=workspace.last_injection[2]
             ),
+            lifecycle=standing,
             seq=workspace.position,
             degraded=degraded,
         )
@@ -240,19 +251,28 @@ class Governing(Explaining):
 
     async def dead(self, request: wire.DeadRequest) -> wire.DeadAnswer:
         """Lifecycle events that could not be handled; ``retry`` puts some back on the stream, ``drop`` deletes some.
+        ``show`` gives one of them as it came.
 
-        They are of every workspace: a child, teammate or fresh agent sees none and treats none (``Forbidden``).
+        They are of every workspace: a child, teammate or fresh agent sees none and treats none (``Forbidden``). Raises
+        ``NotFound`` for one to be shown that is not there.
         """
         changed, caller = 0, request.caller.to_core()
-        if request.retry or request.drop:
+        if request.retry or request.drop or request.show:
             self._check_governor(caller, "treat parked events", "dead-role")
         for seq in request.retry:
             changed += await lifecycle.retry_dead(self.redis, seq)
         for seq in request.drop:
             changed += await lifecycle.drop_dead(self.redis, seq)
+        if request.show is not None:
+            found = await lifecycle.parked(self.redis, request.show)
+            if found is None:
+                raise NotFound(
+                    f"no event is parked at {request.show}", field="show", hint="amnesia dead lists those there are"
+                )
+            row = msgspec.structs.replace(_dead_row(found), raw=found.raw.decode(errors="replace"))
+            return wire.DeadAnswer(rows=(row,), changed=changed)
         parked = await lifecycle.dead(self.redis, request.limit) if governs(caller) else []
-        rows = tuple(wire.DeadRow(id=dead.seq, at=dead.at, error=dead.error) for dead in parked)
-        return wire.DeadAnswer(rows=rows, changed=changed)
+        return wire.DeadAnswer(rows=tuple(map(_dead_row, parked)), changed=changed)
 
     # -- workspaces ----------------------------------------------------------------------------------------------
 
@@ -401,6 +421,18 @@ def _check_says_who(event: wire.LifecycleEvent, where: str) -> None:
         raise Invalid(
             f"{event.event} without a session says nothing", field=f"{where}.session", hint="say whose it is: session"
         )
+
+
+def _dead_row(dead: lifecycle.Dead) -> wire.DeadRow:
+    """A parked event, told as far as it can be read: it is parked because something is wrong with it."""
+    told: dict[str, str] = {}
+    try:
+        body = msgspec.json.decode(dead.raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        body = None
+    if isinstance(body, dict):
+        told = {name: value for name in ("event", "workspace") if isinstance(value := body.get(name), str)}
+    return wire.DeadRow(id=dead.seq, at=dead.at, error=dead.error, **told)
 
 
 def _scalar(value: object) -> str | int | float | bool | None:

@@ -6,13 +6,17 @@ Reading the stream as a consumer group and turning events into effects is the br
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 
 from amnesiad.store import keys
 from amnesiad.store.faults import store_errors
 from amnesiad.store.log import seq_key
+
+MAX_COUNTED: Final = 1000
+"""Unread events that are counted one by one, where the server cannot tell how many there are."""
 
 _Rows = list[tuple[bytes, dict[bytes, bytes]]]
 
@@ -26,6 +30,15 @@ class Dead(NamedTuple):
     raw: bytes
 
 
+class Backlog(NamedTuple):
+    """Events that are not handled yet, how long the oldest of them has waited (ms, ``None`` without one), and how many
+    are parked."""
+
+    waiting: int
+    lag_ms: int | None
+    parked: int
+
+
 async def append(redis: Redis, events: Sequence[bytes]) -> list[str]:
     """Put events (JSON) on the stream, all or none; returns their stream ids."""
     with store_errors():
@@ -36,14 +49,49 @@ async def append(redis: Redis, events: Sequence[bytes]) -> list[str]:
     return [id_.decode() for id_ in ids]
 
 
+async def backlog(redis: Redis) -> Backlog:
+    """How far the bridges of all daemons are behind, by the store's clock."""
+    client = cast(Any, redis)
+    with store_errors():
+        parked, (seconds, micros) = await client.xlen(keys.DEAD), await client.time()
+        try:
+            groups = {group["name"]: group for group in await client.xinfo_groups(keys.LIFECYCLE)}
+        except ResponseError:  # Nobody has sent an event yet.
+            return Backlog(0, None, parked)
+        group = groups.get(keys.BRIDGE_GROUP.encode())
+        behind = group["last-delivered-id"].decode() if group else "0-0"
+        oldest = []
+        if group and group["pending"]:
+            oldest += [row["message_id"] for row in await client.xpending_range(
+                keys.LIFECYCLE, keys.BRIDGE_GROUP, min="-", max="+", count=1
+            )]  # fmt: skip
+        exact = group is not None and group["lag"] is not None
+        fresh = await client.xrange(keys.LIFECYCLE, min=f"({behind}", count=1 if exact else MAX_COUNTED)
+        oldest += [seq for seq, _ in fresh[:1]]
+    unread = group["lag"] if exact else len(fresh)
+    waiting = unread + (group["pending"] if group else 0)
+    now = int(seconds) * 1000 + int(micros) // 1000
+    lag = [now - seq_key(seq.decode())[0] for seq in oldest]
+    return Backlog(waiting, max(0, *lag) if lag else None, parked)
+
+
+async def parked(redis: Redis, seq: str) -> Dead | None:
+    """The event that is parked at ``seq``."""
+    with store_errors():
+        rows = cast(_Rows, await redis.xrange(keys.DEAD, min=seq, max=seq))
+    return _dead(*rows[0]) if rows else None
+
+
+def _dead(seq: bytes, fields: dict[bytes, bytes]) -> Dead:
+    at = seq_key(seq.decode())[0]
+    return Dead(seq.decode(), at, fields.get(b"error", b"").decode(errors="replace"), fields.get(b"e", b""))
+
+
 async def dead(redis: Redis, limit: int) -> list[Dead]:
     """The latest parked events, newest first."""
     with store_errors():
         rows = cast(_Rows, await redis.xrevrange(keys.DEAD, count=limit))
-    return [
-        Dead(seq.decode(), seq_key(seq.decode())[0], fields.get(b"error", b"").decode(), fields.get(b"e", b""))
-        for seq, fields in rows
-    ]
+    return [_dead(seq, fields) for seq, fields in rows]
 
 
 async def retry_dead(redis: Redis, seq: str) -> bool:

@@ -286,6 +286,14 @@ class WorkerStatus(Part, frozen=True, kw_only=True):
     lag_ms: int | None
 
 
+class LifecycleStatus(Part, frozen=True, kw_only=True):
+    """Of the events of all workspaces: how many wait to be handled, how long the oldest has, how many are parked."""
+
+    waiting: int
+    lag_ms: int | None
+    parked: int
+
+
 class StatusAnswer(Answer, frozen=True, kw_only=True):
     """A small scalar view. ``tokens`` is what all live notes would cost; ``refusals`` counts by rule."""
 
@@ -297,6 +305,8 @@ class StatusAnswer(Answer, frozen=True, kw_only=True):
     store: dict[str, Scalar]
     next_expiry_at: int | None = None
     injection: InjectionStatus | None = None
+    lifecycle: LifecycleStatus | None = None
+    """Only for those who see a workspace as a whole, and while the store answers."""
 
 
 class AuditEntry(Part, frozen=True, kw_only=True):
@@ -451,11 +461,14 @@ class OwnersAnswer(Answer, frozen=True, kw_only=True):
 
 
 class DeadRow(Part, frozen=True, kw_only=True):
+    """``event`` and ``workspace`` as far as they can be read; ``raw``, the event as it came, only where it was asked for."""
+
     id: str
     at: int
     error: str
     event: str | None = None
     workspace: str | None = None
+    raw: str | None = None
 
 
 class DeadAnswer(Part, frozen=True, kw_only=True):

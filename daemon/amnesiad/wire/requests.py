@@ -395,13 +395,15 @@ class OwnersRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class DeadRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Lists parked lifecycle events of every workspace; with ``retry`` or ``drop`` (stream ids) treats some first."""
+    """Lists parked lifecycle events of every workspace; with ``retry`` or ``drop`` (stream ids) treats some first. With
+    ``show`` the answer is that one, as it came."""
 
     workspace: WorkspaceName | None = None
     caller: CallerSpec = CallerSpec()
     request_id: Token | None = None
     retry: Annotated[tuple[Seq, ...], Meta(max_length=MAX_LISTED)] = ()
     drop: Annotated[tuple[Seq, ...], Meta(max_length=MAX_LISTED)] = ()
+    show: Seq | None = None
     limit: PageLimit = 100
 
 
