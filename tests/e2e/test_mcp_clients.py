@@ -23,6 +23,7 @@ from tests.support import PATIENCE_S, Fleet, Process
 
 import amnesiad
 from amnesiad.mcp.table import load_table
+from amnesiad.shims import connect
 
 SHIM: Final = ["-I", "-S", str(Path(amnesiad.__file__).parent / "shims" / "mcp.py")]
 TOOLS: Final = sorted(load_table().tools)
@@ -119,6 +120,39 @@ class TestOfficialClient:
         """Where no hook was ever heard, the id of a call in its ``_meta`` changes nothing."""
         async with connected(served, face, mode) as client:
             text_of(await client.call_tool("amnesia_status", {}, meta=cast("Any", {CALL_ID: "toolu_x"})))
+
+
+class TestClaudeCode:
+    """Claude Code tells an MCP server nothing of who calls; its hooks do, just before."""
+
+    def hook(self, served: Served, call: str, **more: str) -> None:
+        """What its hook before a tool sends."""
+        payload = {
+            "hook_event_name": "PreToolUse", "session_id": "s1", "cwd": "/nowhere", "transcript_path": "/nowhere/t",
+            "tool_name": "mcp__amnesiad__amnesia_remember", "tool_input": {}, "tool_use_id": call, **more,
+        }  # fmt: skip
+        with connect.Connection(served.socket) as line:
+            target = "/v1/hooks/claude-code?workspace=hooked"
+            answer = line.exchange(target, json.dumps(payload).encode(), deadline_s=PATIENCE_S)
+        assert answer.status == 200, answer.body
+
+    async def test_a_subagent_writes_for_itself(self, served: Served) -> None:
+        """An announced call of a subagent's is its own, its parent's is the parent's, and one that no hook announced is
+        refused."""
+        self.hook(served, "toolu_child", agent_id="a1", agent_type="explorer")
+        self.hook(served, "toolu_main")
+        async with connected(served, "shim", "legacy") as client:
+
+            async def call(tool: str, call_id: str, **arguments: str) -> Any:
+                meta: Any = {CALL_ID: call_id}
+                return await client.call_tool(f"amnesia_{tool}", {"workspace": "hooked", **arguments}, meta=meta)
+
+            text_of(await call("remember", "toolu_child", content="The child's own note.", ttl="1h"))
+            assert "The child's own note." in text_of(await call("recall", "toolu_child"))
+            assert text_of(await call("recall", "toolu_main")) == "nothing found"
+            refused = await call("recall", "toolu_unheard_of")
+            assert refused.is_error
+            assert refused.content[0].text.startswith("refused: no hook announced this call")
 
 
 async def test_without_the_token_nobody_enters(served: Served) -> None:

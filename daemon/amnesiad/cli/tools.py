@@ -56,7 +56,7 @@ def skill(
     if scope not in ("user", "project"):
         raise Invalid(f"--scope must be user or project, not {scope!r}", field="scope")
     if action == "show":
-        say(skill_text())
+        say(skill_text().rstrip("\n"))
         return
     from amnesiad.install import folders
 

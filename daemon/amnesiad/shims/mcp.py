@@ -81,6 +81,8 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: os._exit(0))
+    if os.isatty(0):
+        sys.stderr.write("amnesia mcp waits for JSON-RPC, one message a line: agents start it; Ctrl-D ends it\n")
     threading.stack_size(STACK_BYTES)
     shim = Shim(socket, _identity(os.environ))
     reader = _Reader(os.getppid())
