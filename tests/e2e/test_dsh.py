@@ -39,6 +39,11 @@ def test_the_bundle_keeps_its_promises_in_dsh(which: str, daemon: str, repositor
     )
 
 
+def test_the_bundle_works_under_the_loop_of_dsh(daemon: str) -> None:
+    """With DSH's own agent loop and a scripted model: see ``dsh.loop.test.mjs``."""
+    run_node_tests(tool("node"), "dsh.loop.test.mjs", SOCKET=daemon)
+
+
 def test_a_host_that_loaded_the_bundle_ends_by_itself(daemon: str) -> None:
     """Neither the feed nor a timer keeps the host's process alive, and after unloading nothing of the bundle is left."""
     program = """
@@ -68,6 +73,8 @@ def test_a_host_that_loaded_the_bundle_ends_by_itself(daemon: str) -> None:
 def test_the_bundle_is_what_dsh_looks_for_and_holds_all_its_files() -> None:
     """The package names its patch, the patch names the package, and every file it imports or reads is in its folder."""
     package = json.loads((BUNDLE / "package.json").read_text())
+    assert package["version"] == json.loads((BUNDLE.parent / "node" / "package.json").read_text())["version"]
+    assert package["version"] == amnesiad.__version__
     patch = (BUNDLE / package["dsh"]["bundle"]["patch"]).read_text()
     assert f"name: {package['name']}\n" in patch
     for file in BUNDLE.glob("*.mjs"):

@@ -133,15 +133,22 @@ test("A remaining life that goes down is no change.", async () => {
   assert.equal(await host.step(agent), shown);
 });
 
-test("What others write is shown without a step, and what they end is gone.", async () => {
-  const host = await start();
+test("What others write and end is seen between steps, too.", async (t) => {
+  const proxy = await proxied(t);
+  const host = await start({ socket: proxy.path });
   const agent = host.agent("main");
   await host.call(agent, "amnesia_remember", { content: "the first note of all", ttl: "7d" });
   await host.step(agent);
+  const looks = () => proxy.asked.split("POST /v1/preview").length;
+  await until(() => proxy.asked.includes("GET /v1/feed"));
+  let before = looks();
   const { id } = await human.remember({ content: "written by a person", ttl_ms: "7d" });
-  await until(async () => /written by a person/.test((await host.shown(agent)).amnesia));
+  await until(() => looks() > before);
+  assert.match(await host.step(agent), /written by a person/);
   await human.revoke({ id, reason: "it was a guess" });
-  await until(async () => !/human: written by a person/.test((await host.shown(agent)).amnesia));
+  before = looks();
+  await until(() => looks() > before);
+  assert.doesNotMatch(await host.step(agent), /human: written by a person/);
 });
 
 test("A note with the marks of a template breaks no prompt.", async () => {
@@ -151,6 +158,41 @@ test("A note with the marks of a template breaks no prompt.", async () => {
     await host.call(agent, "amnesia_remember", { content, ttl: "7d" });
   }
   assert.match(await host.step(agent), /no_such_variable/);
+});
+
+test("What was shown and is taken back is gone with the next step, also where it was all there was.", async () => {
+  const host = await start();
+  const agent = host.agent("main");
+  const id = idOf(await host.call(agent, "amnesia_remember", { content: "the moon is made of cheese", ttl: "7d" }));
+  assert.match(await host.step(agent), /made of cheese/);
+  await human.revoke({ id, reason: "somebody went there" });
+  assert.doesNotMatch(await host.step(agent), new RegExp(`^\\[${id}\\] fact`, "m"));
+});
+
+test("The last agent of a workspace takes its feed along.", async (t) => {
+  const proxy = await proxied(t);
+  const host = await start({ socket: proxy.path });
+  const [one, two] = [host.agent("one"), host.agent("two")];
+  await host.call(one, "amnesia_remember", { content: "read by two", ttl: "7d" });
+  await host.step(one);
+  await host.step(two);
+  await until(() => proxy.asked.includes("GET /v1/feed") && proxy.open === 2);
+  host.dispose(one);
+  await host.step(two);
+  assert.equal(proxy.open, 2);
+  host.dispose(two);
+  await until(() => proxy.open === 1);
+});
+
+test("A setting that is wrong stops the start, by name.", async () => {
+  for (const [config, told] of [
+    [{ sockets: "/tmp/a.sock" }, /amnesia: sockets is no setting; known are socket, workspace/],
+    [{ budgetTokens: "many" }, /amnesia: budgetTokens has to be a number/],
+    [{ patienceMs: 0 }, /amnesia: patienceMs has to be above zero/],
+    [{ workspace: "" }, /amnesia: workspace has to be a string/],
+  ]) {
+    await assert.rejects(start({ workspace, ...config }), told);
+  }
 });
 
 test("What is unloaded leaves no tool, no context, no listener, no connection and no timer.", async (t) => {

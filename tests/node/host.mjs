@@ -41,8 +41,8 @@ export class Host {
   }
 
   /** The contexts that a request of this agent shows, by name. */
-  async shown(agent) {
-    const assembly = await this.ctx.systemPrompt.assemble(assembleContextFor(agent));
+  async shown(agent, signal) {
+    const assembly = await this.ctx.systemPrompt.assemble(assembleContextFor(agent, signal));
     return Object.fromEntries(renderContextSections(assembly).map(({ name, text }) => [name, text]));
   }
 
@@ -51,15 +51,12 @@ export class Host {
     return (await this.ctx.systemPrompt.assemble(assembleContextFor(agent))).tools;
   }
 
-  /** One step: what it shows of the memory, empty where that is nothing. */
+  /** One step in the loop's own order, assembly first: what it shows of the memory, empty where that is nothing. */
   async step(agent, { signal = new AbortController().signal, turn = 1, step = 1 } = {}) {
-    let memory;
+    const memory = (await this.shown(agent, signal)).amnesia ?? "";
     const decision = { kind: "enter", messages: [] };
     const payload = { messages: [], turn, step, signal };
-    const entered = await agentEvents(this.ctx, agent).waterfall("agent/pre-step", payload, async () => {
-      memory = (await this.shown(agent)).amnesia ?? "";
-      return decision;
-    });
+    const entered = await agentEvents(this.ctx, agent).waterfall("agent/pre-step", payload, async () => decision);
     if (entered !== decision) throw new Error("the step is not what the loop proposed");
     return memory;
   }
@@ -100,7 +97,7 @@ export class Host {
     const hooks = this.ctx.events._hooks;
     return Object.fromEntries(
       Reflect.ownKeys(hooks)
-        .filter((event) => /^(agent|subagent|workflow|session)\//.test(String(event)) && hooks[event].length > 0)
+        .filter((event) => /^(agent|subagent|workflow|session|system-prompt)\//.test(String(event)) && hooks[event].length > 0)
         .map((event) => [String(event), hooks[event].length]),
     );
   }

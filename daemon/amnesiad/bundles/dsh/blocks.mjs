@@ -2,12 +2,10 @@
  * The block of notes that each agent's context shows: fetched beforehand, because DSH asks for its text synchronously, and
  * kept as the same text until the notes change, because each other text is one more snapshot in the session's log.
  *
- * A step fetches it anew; the workspace's feed does so between steps. Remaining lives alone change nothing: they are
+ * A step's assembly fetches it anew; the workspace's feed does so between steps. Remaining lives alone change nothing: they are
  * compared without, and shown as they were when the notes last changed. What a step shows for the first time is asked for
  * by `inject`, so that the ledger knows; everything else by `preview`, which leaves no trace.
  */
-
-import { NotFound } from "./amnesiad.mjs";
 
 /** What happens to notes often comes in bursts; one look after each is enough. */
 const SETTLE_MS = 50;
@@ -15,13 +13,18 @@ const SETTLE_MS = 50;
 const QUIET = new Set(["opened", "injected", "missed", "scrubbed"]);
 
 /** @typedef {import("./amnesiad.d.mts").Client} Client */
-/** @typedef {{agent: any, text: string, seen: string, logged: boolean, turn: Promise<void>}} Block */
+/**
+ * `text` is shown; `seen` is the substance of the preview that it was made for, and `logged` whether the ledger knows of
+ * it; `turn` is over when the last look is, and `fresh` says that one was taken for the step that begins.
+ * @typedef {{agent: any, workspace?: string, text: string, seen: string, logged: boolean, fresh: boolean,
+ *   turn: Promise<void>}} Block
+ */
 
 export class Blocks {
   /** @type {Map<string, Block>} */
   #blocks = new Map();
-  /** @type {Set<string>} */
-  #feeds = new Set();
+  /** @type {Map<string, AbortController>} */
+  #feeds = new Map();
   /** @type {Map<string, NodeJS.Timeout>} */
   #timers = new Map();
   #stop = new AbortController();
@@ -45,25 +48,37 @@ export class Blocks {
 
   /**
    * Make the block what it is for the step that begins. Never rejects; without the daemon the agent has no memory.
-   * @param {any} agent @param {AbortSignal} signal
+   * @param {any} agent @param {AbortSignal} [signal]
    */
   refresh(agent, signal) {
-    return this.#look(this.#blockOf(agent), true, signal);
+    const block = this.#blockOf(agent);
+    block.fresh = true;
+    return this.#look(block, true, signal);
   }
 
-  /** An agent is gone. @param {any} agent */
+  /** Whether a look was taken since this was last asked. @param {any} agent */
+  takeFresh(agent) {
+    const block = this.#blockOf(agent);
+    const { fresh } = block;
+    block.fresh = false;
+    return fresh;
+  }
+
+  /** An agent is gone, and with the last one of a workspace its feed. @param {any} agent */
   drop(agent) {
-    this.#blocks.delete(agent.session.header.id);
+    const { id } = agent.session.header;
+    const workspace = this.#blocks.get(id)?.workspace;
+    this.#blocks.delete(id);
+    if (workspace === undefined || [...this.#blocks.values()].some((block) => block.workspace === workspace)) return;
+    this.#feeds.get(workspace)?.abort();
   }
 
   /** Something was written here: look again, without waiting for the feed. @param {string} workspace */
   changed(workspace) {
     if (this.#stop.signal.aborted || this.#timers.has(workspace)) return;
-    const timer = setTimeout(async () => {
+    const timer = setTimeout(() => {
       this.#timers.delete(workspace);
-      for (const block of this.#blocks.values()) {
-        if ((await this.fleet.workspaceOf(block.agent)) === workspace) void this.#look(block, false);
-      }
+      for (const block of this.#blocks.values()) if (block.workspace === workspace) void this.#look(block, false);
     }, SETTLE_MS);
     this.#timers.set(workspace, timer.unref());
   }
@@ -71,6 +86,7 @@ export class Blocks {
   /** Nothing is fetched any more, no timer runs, no feed is read, and nothing is shown. */
   close() {
     this.#stop.abort();
+    for (const feed of this.#feeds.values()) feed.abort();
     for (const timer of this.#timers.values()) clearTimeout(timer);
     this.#timers.clear();
     this.#blocks.clear();
@@ -81,7 +97,7 @@ export class Blocks {
     const { id } = agent.session.header;
     let block = this.#blocks.get(id);
     if (!block) {
-      block = { agent, text: "", seen: "", logged: true, turn: Promise.resolve() };
+      block = { agent, text: "", seen: "", logged: true, fresh: false, turn: Promise.resolve() };
       this.#blocks.set(id, block);
     }
     block.agent = agent;
@@ -91,7 +107,8 @@ export class Blocks {
   /** One look at a time for each agent: a slow one must not undo what a later one found.
    * @param {Block} block @param {boolean} shown whether a step is about to show it @param {AbortSignal} [signal] */
   #look(block, shown, signal) {
-    const options = { timeoutMs: this.patienceMs, signal: AbortSignal.any([this.#stop.signal, ...(signal ? [signal] : [])]) };
+    const ends = signal ? AbortSignal.any([this.#stop.signal, signal]) : this.#stop.signal;
+    const options = { timeoutMs: this.patienceMs, signal: ends };
     const looked = block.turn.then(() => this.#fetch(block, shown, options));
     // Without the daemon nothing is known to hold any more, so nothing is shown.
     block.turn = looked.catch(() => {
@@ -107,34 +124,35 @@ export class Blocks {
     const client = await this.fleet.clientOf(block.agent);
     const asked = this.budget === undefined ? {} : { budget_tokens: this.budget };
     const now = await client.preview(asked, options);
-    this.#follow(/** @type {string} */ (client.workspace));
+    block.workspace = /** @type {string} */ (client.workspace);
+    this.#follow(block);
     const seen = substance(now.text);
     let text = seen === block.seen ? block.text : plain(now.text);
     let logged = seen === block.seen && block.logged;
-    if (shown && !logged && seen) {
+    if (shown && !logged) {
       // It may say more than the preview: what was shown before and has been taken back since is said once.
       const injected = plain((await client.inject(asked, options)).text);
       if (substance(injected) !== substance(text)) text = injected;
       logged = true;
     }
-    block.text = text;
-    block.seen = seen;
-    block.logged = logged || !seen;
+    Object.assign(block, { text, seen, logged });
   }
 
-  /** Read the feed of a workspace, once. @param {string} workspace */
-  #follow(workspace) {
-    if (this.#feeds.has(workspace) || this.#stop.signal.aborted) return;
-    this.#feeds.add(workspace);
-    void this.#read(workspace)
-      // A workspace begins with its first note: until then there is no feed, and the next step tries again.
-      .catch((failure) => failure instanceof NotFound)
+  /** Read the feed of the block's workspace, once for all of its agents. @param {Block} block */
+  #follow({ agent, workspace = "" }) {
+    const gone = this.#blocks.get(agent.session.header.id)?.agent !== agent;
+    if (gone || this.#feeds.has(workspace) || this.#stop.signal.aborted) return;
+    const ends = new AbortController();
+    this.#feeds.set(workspace, ends);
+    void this.#read(workspace, ends.signal)
+      // A workspace begins with its first note: until then its feed is refused, and the next step asks again.
+      .catch(() => {})
       .finally(() => this.#feeds.delete(workspace));
   }
 
-  /** @param {string} workspace */
-  async #read(workspace) {
-    const feed = this.client.as({ workspace }).feed({ signal: this.#stop.signal, unref: true });
+  /** @param {string} workspace @param {AbortSignal} signal */
+  async #read(workspace, signal) {
+    const feed = this.client.as({ workspace }).feed({ signal, unref: true });
     for await (const item of feed) if (!QUIET.has(item.type)) this.changed(workspace);
   }
 }

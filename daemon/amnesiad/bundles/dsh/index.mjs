@@ -6,9 +6,9 @@
  * the daemon is away or slow, the agent goes on without memory.
  */
 
+import { Client } from "./amnesiad.mjs";
 import { Blocks } from "./blocks.mjs";
 import { command } from "./command.mjs";
-import { Client } from "./amnesiad.mjs";
 import { Fleet } from "./fleet.mjs";
 import { tools } from "./tools.mjs";
 import { views } from "./views.mjs";
@@ -16,12 +16,43 @@ import { views } from "./views.mjs";
 export const name = "amnesia";
 export const inject = ["systemPrompt", "tools"];
 
+/** Under which name the notes stand among the runtime contexts. */
+const CONTEXT = "amnesia";
 /** How long a step or the end of a turn waits for the daemon. It answers in a few milliseconds where it is well. */
 const PATIENCE_MS = 300;
 /** How long a tool, a command or a view may take: a person or a model waits for its answer. */
 const ANSWER_MS = 5_000;
 /** After what identifies the agent and its task, before what changes from step to step. */
 const ORDER = 500;
+
+/** What may be configured, and of what type. `budgetTokens` and `patienceMs` are to be above zero. */
+const SETTINGS = { socket: "string", workspace: "string", budgetTokens: "number", patienceMs: "number", order: "number" };
+
+/** The configuration as Cordis checks it (a Standard Schema): what is unknown or wrong stops the start, by name. */
+export const Config = {
+  "~standard": {
+    version: 1,
+    vendor: "amnesiad",
+    /** @param {unknown} value */
+    validate(value) {
+      const given = /** @type {Record<string, unknown>} */ (value ?? {});
+      const issues = Object.entries(given).flatMap(([setting, set]) => problem(setting, set));
+      return issues.length > 0 ? { issues } : { value: given };
+    },
+  },
+};
+
+/** @param {string} setting @param {unknown} set @returns {{message: string, path: string[]}[]} */
+function problem(setting, set) {
+  /** @param {string} message */
+  const say = (message) => [{ message: `amnesia: ${setting} ${message}`, path: [setting] }];
+  if (!Object.hasOwn(SETTINGS, setting)) return say(`is no setting; known are ${Object.keys(SETTINGS).join(", ")}`);
+  if (set === undefined || set === null) return [];
+  const wanted = SETTINGS[/** @type {keyof typeof SETTINGS} */ (setting)];
+  if (typeof set !== wanted || set === "") return say(`has to be a ${wanted}`);
+  if (wanted === "number" && !Number.isFinite(set)) return say("has to be a finite number");
+  return setting === "order" || wanted === "string" || Number(set) > 0 ? [] : say("has to be above zero");
+}
 
 /**
  * @param {any} ctx
@@ -31,12 +62,9 @@ const ORDER = 500;
  */
 export function apply(ctx, config = {}) {
   const patienceMs = config.patienceMs ?? PATIENCE_MS;
-  const client = new Client({
-    ...(config.socket ? { socket: config.socket } : {}),
-    timeoutMs: ANSWER_MS,
-  });
+  const client = new Client({ ...(config.socket ? { socket: config.socket } : {}), timeoutMs: ANSWER_MS });
   const fleet = new Fleet(ctx, client, config.workspace || process.env.AMNESIA_WORKSPACE);
-  const blocks = new Blocks(fleet, client, patienceMs, config.budgetTokens);
+  const blocks = new Blocks(fleet, client, patienceMs, config.budgetTokens ?? undefined);
   /** @type {Set<Promise<unknown>>} */
   const sending = new Set();
 
@@ -56,9 +84,18 @@ export function apply(ctx, config = {}) {
     client.close();
   }, "amnesia connection");
 
+  // The loop assembles a step's context before it proposes the step, and asks for texts before it asks who would wait.
+  // So the fresh text takes the place of the one that was there.
+  ctx.on("system-prompt/assemble", async (/** @type {any} */ _begun, /** @type {any} */ about, /** @type {any} */ next) => {
+    if (about?.agent) await within(patienceMs, about.signal, blocks.refresh(about.agent, about.signal));
+    const assembly = await next();
+    const ours = about?.agent && assembly.contexts?.find((/** @type {any} */ one) => one.name === CONTEXT);
+    if (ours) ours.text = blocks.textFor(about.agent);
+    return assembly;
+  });
   ctx.on("agent/pre-step", async (/** @type {any} */ { agent, signal }, /** @type {() => Promise<unknown>} */ next) => {
-    // Before next(): what is innermost assembles the context that this step shows.
-    await within(patienceMs, signal, blocks.refresh(agent, signal));
+    // Where no assembly went before, the one that comes finds the text ready.
+    if (!blocks.takeFresh(agent)) await within(patienceMs, signal, blocks.refresh(agent, signal));
     return next();
   });
   ctx.on("agent/turn-stopping", (/** @type {any} */ { agent, signal }) => {
@@ -81,7 +118,7 @@ export function apply(ctx, config = {}) {
   });
 
   ctx.systemPrompt.context({
-    name: "amnesia",
+    name: CONTEXT,
     order: config.order ?? ORDER,
     text: (/** @type {any} */ assembly) => (assembly?.agent ? blocks.textFor(assembly.agent) : ""),
   });

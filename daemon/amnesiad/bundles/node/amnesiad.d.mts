@@ -208,22 +208,25 @@ export interface DeadAnswer {
   changed?: number;
 }
 
-/** Lists parked lifecycle events of every workspace; with `retry` or `drop` (stream ids) treats some first. */
+/** Lists parked lifecycle events of every workspace; with `retry` or `drop` (stream ids) treats some first. With `show` the answer is that one, as it came. */
 export interface DeadRequest {
   workspace?: WorkspaceName | null;
   caller?: CallerSpec;
   request_id?: Token | null;
   retry?: Seq[];
   drop?: Seq[];
+  show?: Seq | null;
   limit?: number;
 }
 
+/** `event` and `workspace` as far as they can be read; `raw`, the event as it came, only where it was asked for. */
 export interface DeadRow {
   id: string;
   at: number;
   error: string;
   event?: string | null;
   workspace?: string | null;
+  raw?: string | null;
 }
 
 export interface Deterrent {
@@ -553,6 +556,13 @@ export interface LifecycleEvent {
   paths?: string[];
   at?: TimeMs | null;
   source?: Token | null;
+}
+
+/** Of the events of all workspaces: how many wait to be handled, how long the oldest has, how many are parked. */
+export interface LifecycleStatus {
+  waiting: number;
+  lag_ms: number | null;
+  parked: number;
 }
 
 export interface ListAnswer {
@@ -913,6 +923,7 @@ export interface StatusAnswer {
   store: Record<string, string | number | boolean | null>;
   next_expiry_at?: number | null;
   injection?: InjectionStatus | null;
+  lifecycle?: LifecycleStatus | null;
 }
 
 export interface StatusRequest {
