@@ -48,7 +48,7 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
     | {"agents", "repository"},
     "api": _BASE | {"service", "wire", "settings", "amnesiad"},
     "mcp": _BASE | {"service", "wire", "settings", "amnesiad", "repository"},
-    "bridge": _BASE | {"store", "settings", "wire"},
+    "bridge": _BASE | {"store", "settings", "wire", "secretscan"},
     "daemon": _BASE | {"api", "mcp", "bridge", "service", "workspace", "store", "wire", "settings", "amnesiad"},
     "client": _BASE | {"wire"},
     "cli": _FACE | (FACES - {"cli"}) | {"repository"},
