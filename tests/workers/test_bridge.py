@@ -16,12 +16,15 @@ from tests.support import dump, wait_until
 from tests.workers.seeding import MINUTE, POLICY, World, new_world
 
 from amnesiad.bridge import Bridge, Jobs, Timer, reader
+from amnesiad.secretscan import SecretScan
+from amnesiad.store import lifecycle
 from amnesiad.store.clock import StoreClock
 from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, WORKSPACES
 from amnesiad.store.owners import read_owner
 from amnesiad.store.queue import PREFIX, QUEUE
 from amnesiad_workers.passes import settle, unplug
 
+SECRETS = SecretScan(None)
 T0 = 1_700_000_000_000
 """Where the producers' clocks begin (epoch ms)."""
 
@@ -32,7 +35,7 @@ class Yard:
     def __init__(self, world: World, clock: StoreClock, jobs: Jobs) -> None:
         self.world, self.clock, self.jobs = world, clock, jobs
         self.redis: Any = world.redis
-        self.bridge = Bridge(world.redis, jobs, POLICY)
+        self.bridge = Bridge(world.redis, jobs, POLICY, SECRETS)
 
     async def send(self, event: str, **fields: object) -> str:
         """Put an event on the stream, as any process may."""
@@ -123,7 +126,7 @@ async def test_an_end_without_a_kind_is_of_the_kind_the_owner_began_as(
     yard: Yard, agent_kind: str, choice: str, kept: bool
 ) -> None:
     """An end that does not say which kind of child it ends goes by what the owner's cell knows."""
-    bridge = Bridge(yard.redis, yard.jobs, msgspec.structs.replace(POLICY, continuable_end=choice))
+    bridge = Bridge(yard.redis, yard.jobs, msgspec.structs.replace(POLICY, continuable_end=choice), SECRETS)
     yard.bridge = bridge
     await yard.send("subagent-start", session="s", agent="a", agent_kind=agent_kind)
     await yard.send("subagent-end", session="s", agent="a")
@@ -262,6 +265,59 @@ async def test_poison_is_put_aside_and_the_rest_is_handled(yard: Yard) -> None:
     assert rows[3][1][b"e"] == poison[3]
     assert await yard.pending() == 0
     assert (await read_owner(yard.redis, yard.world.keys, "s")).open
+
+
+@pytest.mark.parametrize("name", ["session", "agent", "source", "id"])
+async def test_an_id_that_looks_like_a_secret_is_put_aside_masked(yard: Yard, name: str) -> None:
+    """Whoever puts an event on the stream by hand: no cell, no key and no parked event holds the secret, and the entry
+    itself is deleted; the error says which id and of what type. Where the guard is off, an id is an id."""
+    secret = "ghp_" + "aB3dE5fG7h" * 3 + "Qr1St9"
+    await yard.send("subagent-start", **({"session": "s", "agent": "a"} | {name: secret}))
+    await yard.send("heartbeat", session="s2")
+    assert await yard.handle() == 2
+    ((_, parked),) = await yard.redis.xrange(DEAD)
+    assert parked[b"error"].startswith(f"{name} looks like a secret: ".encode())
+    assert json.loads(parked[b"e"])["event"] == "subagent-start"
+    assert secret not in repr(await dump(yard.redis))
+    assert await yard.pending() == 0
+    await lifecycle.retry_dead(yard.redis, (await lifecycle.dead(yard.redis, 1))[0].seq)
+    await yard.handle()
+    assert len(await yard.redis.xrange(DEAD)) == 1, "a retry of what is left is put aside again"
+    bridge = Bridge(yard.redis, yard.jobs, msgspec.structs.replace(POLICY, secret_guard="off"), SECRETS)
+    await yard.send("session-start", session=secret)
+    await bridge.turn(block_ms=1)
+    assert (await read_owner(yard.redis, yard.world.keys, secret)).open
+
+
+async def test_of_an_unreadable_event_with_a_secret_nothing_is_kept(yard: Yard) -> None:
+    """Not even the error repeats it; another unreadable one is kept as it came."""
+    secret = "ghp_" + "aB3dE5fG7h" * 3 + "Qr1St9"
+    await yard.redis.xadd(LIFECYCLE, {"e": json.dumps({"event": secret, "workspace": "w"})})
+    await yard.redis.xadd(LIFECYCLE, {"e": f'{{"session": "{secret}"'})
+    await yard.redis.xadd(LIFECYCLE, {"e": '{"event": "no-such-event"}'})
+    await yard.handle()
+    assert secret not in repr(await dump(yard.redis))
+    kept = [fields[b"e"] for _, fields in await yard.redis.xrange(DEAD)]
+    assert kept == [b"", b"", b'{"event": "no-such-event"}']
+
+
+async def test_how_far_events_are_behind_is_told(yard: Yard) -> None:
+    """Unread and unacknowledged events count as waiting, the oldest tells the lag, and parked ones are counted."""
+    assert await lifecycle.backlog(yard.redis) == (0, None, 0)
+    await yard.redis.xadd(LIFECYCLE, {"e": "{}"}, id=f"{yard.clock.now_ms() - 60_000}-0")
+    await yard.send("heartbeat", session="s")
+    assert (await lifecycle.backlog(yard.redis)).waiting == 2
+    await yard.redis.xgroup_create(LIFECYCLE, BRIDGE_GROUP, id="0")
+    await yard.redis.xreadgroup(BRIDGE_GROUP, "somebody", {LIFECYCLE: ">"}, count=1)
+    behind = await lifecycle.backlog(yard.redis)
+    assert behind.waiting == 2
+    assert behind.lag_ms is not None
+    assert 60_000 <= behind.lag_ms < 120_000
+    await yard.redis.xclaim(
+        LIFECYCLE, BRIDGE_GROUP, "somebody", 0, [(await yard.redis.xrange(LIFECYCLE))[0][0]], idle=60_000
+    )
+    await yard.handle()
+    assert await lifecycle.backlog(yard.redis) == (0, None, 1)
 
 
 async def test_an_event_for_a_workspace_nobody_wrote_to_makes_nothing(yard: Yard) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import socket
 import time
@@ -40,6 +41,7 @@ from amnesiad.core.lifecycle import (
 )
 from amnesiad.core.policy import Policy
 from amnesiad.errors import AmnesiaError, NotFound, StoreUnavailable
+from amnesiad.secretscan import SecretScan
 from amnesiad.store.contexts import forget_shown
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, Keys
@@ -63,13 +65,25 @@ MAX_EVENT_BYTES: Final = 64 * 1024
 MAX_ERROR_CHARS: Final = 300
 RETRY_S: Final = 0.5
 """Between tries while the store is away."""
+MAX_CLEAN_IDS: Final = 20_000
+"""Ids that were looked at and hold no secret, remembered so that each is looked at once."""
+MASK: Final = "*"
+"""Stands for an id that must not be told. It is none itself, so that a retry of the event is put aside again."""
+_IDS: Final = ("id", "session", "agent", "team", "parent", "source")
+_STRINGS: Final = re.compile(r'"([^"]{16,})"')
+"""Long strings in what should have been JSON."""
 
 logger = structlog.get_logger()
 _Entry = tuple[bytes, dict[bytes, bytes] | None]
 
 
 class _Poison(Exception):
-    """An event that no repetition will mend; its message goes to the dead-letter stream."""
+    """An event that no repetition will mend; its message goes to the dead-letter stream. ``kept`` is what goes there
+    instead of the event where that must not be kept as it came."""
+
+    def __init__(self, message: str, kept: bytes | None = None) -> None:
+        super().__init__(message)
+        self.kept = kept
 
 
 class _Scene(NamedTuple):
@@ -92,10 +106,12 @@ class _Batch:
 class Bridge:
     """One consumer of the lifecycle stream. ``run`` until cancelled; nothing is lost by cancelling it."""
 
-    def __init__(self, redis: Redis, jobs: Jobs, base: Policy) -> None:
+    def __init__(self, redis: Redis, jobs: Jobs, base: Policy, secrets_: SecretScan) -> None:
         self._redis = redis
         self._jobs = jobs
         self._base = base
+        self._secrets = secrets_
+        self._clean: set[str] = set()
         self._consumer = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self._next_claim = 0.0
 
@@ -181,7 +197,7 @@ class Bridge:
             except StoreUnavailable:
                 raise
             except _Poison as error:
-                await self._park(seq, fields, str(error))
+                await self._park(seq, fields, str(error), error.kept)
             except Exception as error:
                 logger.error("a lifecycle event broke its handler", id=seq.decode(), error=type(error).__name__)
                 continue
@@ -193,8 +209,14 @@ class Bridge:
     async def _event(self, batch: _Batch, seq: str, fields: dict[bytes, bytes] | None) -> None:
         if fields is None:
             return  # Deleted while it was pending: there is nothing left to handle.
-        event = _read(fields)
+        try:
+            event = _read(fields)
+        except _Poison as error:
+            raise await self._told(fields, error) from None
         scene = await self._scene(batch, event.workspace)
+        mode = (self._base if scene is None else scene.policy).secret_guard
+        if mode != "off":
+            await self._guard(event)
         if scene is None:
             return  # Nobody has written there, so nothing can end.
         event = await self._of_its_kind(scene, event)
@@ -204,6 +226,31 @@ class Bridge:
                 await self._effect(batch, scene, effect, event, seq, heard_at)
             except NotFound:
                 return  # Dropped meanwhile.
+
+    async def _guard(self, event: LifecycleEvent) -> None:
+        """Ids enter cells, names of keys and the log for good, whoever put the event on the stream. Raises ``_Poison``
+        for one that looks like a secret; what is kept of the event then tells no id."""
+        for name in _IDS:
+            value = getattr(event, name)
+            if value is None or value in self._clean:
+                continue
+            if types := await self._secrets.types((value,)):
+                masked = {one: MASK for one in _IDS if getattr(event, one) is not None}
+                kept = msgspec.json.encode(msgspec.structs.replace(event, **masked, paths=()))
+                raise _Poison(f"{name} looks like a secret: {', '.join(types)}", kept)
+            if len(self._clean) >= MAX_CLEAN_IDS:
+                self._clean.clear()
+            self._clean.add(value)
+
+    async def _told(self, fields: dict[bytes, bytes], error: _Poison) -> _Poison:
+        """What may be told of an event that cannot be read: nothing of it, where a secret seems to be in it."""
+        mode = self._base.secret_guard
+        if mode == "off":
+            return error
+        text = fields.get(b"e", b"")[:MAX_EVENT_BYTES].decode(errors="replace")
+        if types := await self._secrets.types((text, *_STRINGS.findall(text))):
+            return _Poison(f"it cannot be read, and something in it looks like a secret: {', '.join(types)}", b"")
+        return error
 
     async def _of_its_kind(self, scene: _Scene, event: LifecycleEvent) -> LifecycleEvent:
         """The event with the kind of child its owner began as, where it ends one without saying which."""
@@ -262,12 +309,17 @@ class Bridge:
             case Compacted(context=context):
                 await forget_shown(self._redis, log.keys, context)
 
-    async def _park(self, seq: bytes, fields: dict[bytes, bytes] | None, error: str) -> None:
-        """Put an event aside, as it came, with what is wrong with it."""
-        raw = (fields or {}).get(b"e", b"")[:MAX_EVENT_BYTES]
+    async def _park(self, seq: bytes, fields: dict[bytes, bytes] | None, error: str, kept: bytes | None = None) -> None:
+        """Put an event aside, as it came, with what is wrong with it. With ``kept`` that takes its place, and the event
+        is deleted from the stream it came by."""
+        raw = (fields or {}).get(b"e", b"")[:MAX_EVENT_BYTES] if kept is None else kept
         logger.warning("a lifecycle event was put aside", id=seq.decode(), error=error)
         with store_errors():
-            await self._redis.xadd(DEAD, {"e": raw, "error": error[:MAX_ERROR_CHARS], "id": seq})
+            pipe = self._redis.pipeline(transaction=True)
+            pipe.xadd(DEAD, {"e": raw, "error": error[:MAX_ERROR_CHARS], "id": seq})
+            if kept is not None:
+                pipe.xdel(LIFECYCLE, seq)
+            await pipe.execute()
 
 
 def _read(fields: dict[bytes, bytes]) -> LifecycleEvent:

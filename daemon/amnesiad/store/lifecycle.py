@@ -65,11 +65,10 @@ async def backlog(redis: Redis) -> Backlog:
             oldest += [row["message_id"] for row in await client.xpending_range(
                 keys.LIFECYCLE, keys.BRIDGE_GROUP, min="-", max="+", count=1
             )]  # fmt: skip
-        exact = group is not None and group["lag"] is not None
-        fresh = await client.xrange(keys.LIFECYCLE, min=f"({behind}", count=1 if exact else MAX_COUNTED)
+        unread = group["lag"] if group else None
+        fresh = await client.xrange(keys.LIFECYCLE, min=f"({behind}", count=MAX_COUNTED if unread is None else 1)
         oldest += [seq for seq, _ in fresh[:1]]
-    unread = group["lag"] if exact else len(fresh)
-    waiting = unread + (group["pending"] if group else 0)
+    waiting = (len(fresh) if unread is None else unread) + (group["pending"] if group else 0)
     now = int(seconds) * 1000 + int(micros) // 1000
     lag = [now - seq_key(seq.decode())[0] for seq in oldest]
     return Backlog(waiting, max(0, *lag) if lag else None, parked)
