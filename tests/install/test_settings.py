@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from amnesiad.agents import DIALECTS
 from amnesiad.errors import Invalid
 from amnesiad.install import changes, commands, settings
 from amnesiad.install.settings import Places, Wanted
@@ -112,6 +113,11 @@ class TestEveryAgent:
         assert [hook.event for hook in found] == [hook.event for hook in agent.hooks]
         assert {commands.socket_of(hook.command) for hook in found} == {SOCKET}
         assert all(agent.name in hook.command for hook in found)
+
+    def test_the_daemon_knows_every_event(self, agent: Agent, scope: Scope) -> None:
+        """No agent is told to call for what nobody understands."""
+        assert scope in agent.files
+        assert {hook.event for hook in agent.hooks} <= set(DIALECTS[agent.name].hooks)
 
     def test_a_second_run_changes_nothing(self, agent: Agent, scope: Scope, places: Places) -> None:
         """It can stand in a script that sets up a machine."""
@@ -281,7 +287,11 @@ class TestShapes:
         install(CURSOR, places, "project")
         value = json.loads((places.project / ".cursor/hooks.json").read_text())
         assert value["version"] == 1
-        assert all(set(entry) == {"command", "timeout"} for entries in value["hooks"].values() for entry in entries)
+        assert all(
+            set(entry) - {"matcher"} == {"command", "timeout"}
+            for entries in value["hooks"].values()
+            for entry in entries
+        )
 
     def test_gemini(self, places: Places) -> None:
         """Time-outs in milliseconds; hooks and servers in one file."""

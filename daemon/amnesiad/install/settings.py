@@ -113,9 +113,8 @@ def hook_values(agent: Agent, wanted: Wanted) -> list[tuple[str, Any]]:
 def entry_of(agent: Agent, hook: Hook, command: str) -> Any:
     """One entry below an event: a hook, in a group of its own where the agent has groups."""
     handler = {**agent.handler, "command": command, "timeout": agent.timeout}
-    if not agent.grouped:
-        return handler
-    return {**({"matcher": hook.matcher} if hook.matcher is not None else {}), "hooks": [handler]}
+    matcher = {} if hook.matcher is None else {"matcher": hook.matcher}
+    return {**matcher, "hooks": [handler]} if agent.grouped else {**matcher, **handler}
 
 
 def mcp_value(mcp: Mcp, wanted: Wanted) -> dict[str, Any]:

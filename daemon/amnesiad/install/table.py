@@ -111,12 +111,16 @@ CODEX: Final = Agent(
     note="Codex runs new hooks only after you have trusted them: open /hooks in it.",
 )
 
+_CURSOR_EDITS: Final = "Write|StrReplace|Delete|EditNotebook"
+
 CURSOR: Final = Agent(
     name="cursor",
     title="Cursor",
     hooks=(
         Hook("sessionStart"),
         Hook("beforeSubmitPrompt"),
+        Hook("preToolUse", f"Shell|{_CURSOR_EDITS}|MCP:amnesia_.*"),
+        Hook("postToolUse", _CURSOR_EDITS),
         Hook("afterFileEdit"),
         Hook("preCompact"),
         Hook("subagentStart"),
