@@ -194,6 +194,12 @@ class TestBackgroundTasks:
             ("heartbeat", "runs"), ("subagent-end", "over"), ("subagent-end", "died"), ("heartbeat", "odd"),
         ]  # fmt: skip
 
+    def test_a_child_that_stops_is_not_said_to_run(self) -> None:
+        """Claude Code lists a child among the tasks in flight until its stop hook is over."""
+        tasks = [{"id": name, "type": "subagent", "status": "running"} for name in (CHILD, "other")]
+        told = read("claude-code", "SubagentStop", background_tasks=tasks).events
+        assert [(event.event, event.agent) for event in told] == [("subagent-end", CHILD), ("heartbeat", "other")]
+
     def test_there_may_be_many(self) -> None:
         """What is made of one payload is bounded."""
         tasks = [{"id": f"t{n}", "type": "subagent", "status": "running"} for n in range(5000)]

@@ -118,7 +118,9 @@ class _Reading:
         self._check_named()
         if self._about.agent is None:  # of whom it is not said, and nothing is ended by guess
             return self.alive()
-        return {"events": (_end(self._about.agent, self._about.agent_kind), *_background(self._payload))}
+        # Its own task counts as running until this hook is over.
+        others = (told for told in _background(self._payload) if told.agent != self._about.agent)
+        return {"events": (_end(self._about.agent, self._about.agent_kind), *others)}
 
     def pre_tool(self) -> _Facts:
         tool, given = self._tool()
