@@ -13,8 +13,9 @@ import pytest
 NODE_DIR: Final = Path(__file__).parent / "node"
 """Where ``package.json`` pins the tools. A program started here finds its modules in ``node_modules``."""
 MODULES: Final = NODE_DIR / "node_modules"
-PATIENCE_S: Final = 50.0
-"""Of a whole program; on an idle machine each takes a few seconds."""
+PATIENCE_S: Final = 150.0
+"""Of a whole program; on an idle machine each takes a few seconds. A test that waits for one is marked ``patient``."""
+patient: Final = pytest.mark.timeout(2 * PATIENCE_S)
 
 
 def needed() -> None:
@@ -53,7 +54,7 @@ def run_node(node: str, *argv: str, **environ: str) -> str:
 
 def run_node_tests(node: str, name: str, **environ: str) -> None:
     """Run a file of tests for Node. Fails with what it says when a test does, and when one is left out."""
-    told = run_node(node, "--test", "--test-timeout=45000", "--test-reporter=spec", name, **environ)
+    told = run_node(node, "--test", "--test-timeout=100000", "--test-reporter=spec", name, **environ)
     assert "fail 0" in told, told
     assert "skipped 0" in told, told
     assert "cancelled 0" in told, told

@@ -7,10 +7,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.node_tools import machine_node, run_node, run_node_tests, tool
+from tests.node_tools import machine_node, patient, run_node, run_node_tests, tool
 
 import amnesiad
 from amnesiad import Client
+
+pytestmark = patient
 
 BUNDLE = Path(amnesiad.__file__).parent / "bundles" / "dsh"
 

@@ -8,11 +8,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.node_tools import NODE_DIR, PATIENCE_S, machine_node, run_node, run_node_tests, tool
+from tests.node_tools import NODE_DIR, PATIENCE_S, machine_node, patient, run_node, run_node_tests, tool
 
 from amnesiad import places
 from amnesiad.client import identity
 from amnesiad.wire import typescript
+
+pytestmark = patient
 
 
 @pytest.fixture(params=["machine", "npm"])
