@@ -147,15 +147,17 @@ def test_a_home_that_cannot_be_entered_holds_no_settings(environ: dict[str, str]
 
 
 def test_the_environment_of_the_process_is_the_default(
-    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Section 12: without an explicit environment the process's own is read, and the user's directories found."""
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AMNESIA_MAX_DETERRENTS", "7")
     assert load_settings().policy.max_deterrents == 7
+    monkeypatch.setenv("HOME", str(tmp_path))
     without_home = {"AMNESIA_MAX_DETERRENTS": "8", "XDG_CONFIG_HOME": "relative"}
-    assert load_settings(environ=without_home).state_dir == Path(environ["XDG_STATE_HOME"]) / "amnesia"
+    state = "Library/Application Support" if sys.platform == "darwin" else ".local/state"
+    assert load_settings(environ=without_home).state_dir == tmp_path / state / "amnesia"
 
 
 def test_a_path_from_an_unknown_home_is_refused(environ: dict[str, str]) -> None:
