@@ -60,7 +60,7 @@ async def identify(
         raise Refused(
             "no hook announced this call, so nobody can tell whose it is",
             rule="unidentified-child",
-            hint="go on without memory; the user can see what is wrong with the hooks by amnesia doctor",
+            hint="go on without memory, and tell the user to run: amnesia install claude-code",
         )
     return Named(workspace, _of_shim(headers) | _of_arguments(given, headers) | behalf)
 
