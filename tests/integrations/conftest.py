@@ -12,8 +12,9 @@ from tests.daemon.conftest import clock, service
 
 from amnesiad.api.app import App
 from amnesiad.api.serve import serve
-from amnesiad.secretscan import SecretScan
+from amnesiad.secretscan import RULES_FOLDER, SecretScan
 from amnesiad.service import Service
+from amnesiad.settings import load_settings
 
 __all__ = ["clock", "service"]
 
@@ -36,9 +37,9 @@ def place() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def detector(tmp_path_factory: pytest.TempPathFactory) -> SecretScan:
+def detector() -> SecretScan:
     """The secret guard's engine, made ready once: most items look as if they could hold a key."""
-    made = SecretScan(tmp_path_factory.mktemp("rules"))
+    made = SecretScan(load_settings(environ={}).state_dir / RULES_FOLDER)
     asyncio.run(made.load())
     return made
 
@@ -50,3 +51,4 @@ async def daemon(service: Service, place: Path, detector: SecretScan) -> AsyncIt
     running = await serve(App(service), place / "a.sock")
     yield str(place / "a.sock")
     await running.stop()
+    await service.stop()
