@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from tests.bench import daemon, erasure, passes, recall, search, shims, store
+from tests.bench import daemon, erasure, hooks, passes, recall, recall_by_meaning, recall_checks, search, shims, store
 from tests.bench.figures import Figure
 
 BENCHES: Mapping[str, Callable[[], Coroutine[Any, Any, list[Figure]]]] = {
@@ -19,7 +19,10 @@ BENCHES: Mapping[str, Callable[[], Coroutine[Any, Any, list[Figure]]]] = {
     "erasure": erasure.figures,
     "search": search.figures,
     "recall": recall.figures,
+    "checks": recall_checks.figures,
+    "meaning": recall_by_meaning.figures,
     "shims": shims.figures,
+    "hooks": hooks.figures,
 }
 """Every measurement by name; a new one is a module with such a function and a row here."""
 

@@ -48,12 +48,15 @@ async def running() -> AsyncIterator[tuple[AsyncClient, Redis]]:
 
 
 @asynccontextmanager
-async def up() -> AsyncIterator[dict[str, str]]:
-    """``amnesia up`` in a state directory of its own, with room for large workspaces; the environment it runs in."""
+async def up(**given: str) -> AsyncIterator[dict[str, str]]:
+    """``amnesia up`` in a state directory of its own, with room for large workspaces; the environment it runs in.
+
+    ``given`` are further variables of it.
+    """
     with tempfile.TemporaryDirectory() as folder:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("AMNESIA_")}
         environ |= {"AMNESIA_STATE_DIR": folder, "AMNESIA_SOCKET": str(Path(folder) / "run" / "amnesia.sock")}
-        environ |= {"AMNESIA_MAX_RECORD_BYTES": "1GiB", "AMNESIA_MAX_STORE_BYTES": "1GiB"}
+        environ |= {"AMNESIA_MAX_RECORD_BYTES": "1GiB", "AMNESIA_MAX_STORE_BYTES": "1GiB", **given}
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "amnesiad.cli", "up", env=environ, stdout=DEVNULL, stderr=DEVNULL
         )

@@ -24,6 +24,7 @@ from tests.bench.figures import Figure
 from tests.bench.search import Corpus, corpus
 
 from amnesiad import AsyncClient
+from amnesiad.core.callers import Role
 from amnesiad.errors import AmnesiaError
 
 SMALL: Final = 10_000
@@ -33,6 +34,8 @@ BATCH: Final = 1000
 ASKED: Final = 1000
 """Requests of each measurement; the hundredth part of them are the p99."""
 WARMUP: Final = 50
+ANCHORED: Final = 1000
+"""Notes of each size that are anchored to a file, fifty of them below the folder that is asked for."""
 WRITES_PER_S: Final = 200
 LIMIT: Final = 10
 MEMORY_LIMIT_MB: Final = 250
@@ -57,7 +60,12 @@ async def _sized(socket: Path, echo: AsyncClient, size: int) -> list[Figure]:
     notes = corpus(size)
     kinds = ("finding", "fact", "decision", "episode")
     async with AsyncClient(socket, workspace=f"w{size}", session="s1") as client:
-        await _write(client, [{"content": text, "kind": kinds[n % 4]} for n, text in enumerate(notes.contents)])
+        written: list[dict[str, Any]] = [
+            {"content": text, "kind": kinds[n % 4]} for n, text in enumerate(notes.contents)
+        ]
+        for number, note in enumerate(written[:: size // ANCHORED]):
+            note["anchors"] = [f"src/part{number % 20}/module_{number}.py"]
+        await write(client, written)
         answer = await client.call("recall", {"query": notes.queries[0], "limit": LIMIT})
 
         async def recall(number: int) -> None:
@@ -71,19 +79,29 @@ async def _sized(socket: Path, echo: AsyncClient, size: int) -> list[Figure]:
         async def inject(_: int) -> None:
             assert (await client.call("inject", {"budget_tokens": 2000}))["ids"]
 
-        bare_ms, recall_ms, inject_ms = await _in_turns(bare, recall, inject)
+        async def newest(_: int) -> None:
+            assert len((await client.call("recall", {"limit": LIMIT}))["notes"]) == LIMIT
+
+        async def on_path(number: int) -> None:
+            assert (await client.call("recall", {"paths": [f"src/part{number % 20}"], "limit": LIMIT}))["notes"]
+
+        bare_ms, recall_ms, inject_ms, newest_ms, path_ms = await in_turns(bare, recall, inject, newest, on_path)
         many = f"{size:,} notes"
         made = [
-            _beside(f"recall p50, {many}", _median(recall_ms), "bare echo p50", _median(bare_ms)),
-            _beside(f"recall p99, {many}", _p99(recall_ms), "limit", 10 if size == SMALL else 12),
-            _beside(f"inject p50, {many}", _median(inject_ms), "limit", 2 if size == SMALL else 5),
-            _beside(f"inject p99, {many}", _p99(inject_ms), "bare echo p99", _p99(bare_ms)),
+            beside(f"recall p50, {many}", median(recall_ms), "bare echo p50, at most 8 times", median(bare_ms)),
+            beside(f"recall p99, {many}", p99(recall_ms), "limit", 10 if size == SMALL else 12),
+            beside(f"recall without a query p50, {many}", median(newest_ms), "limit", 10),
+            beside(f"recall by path p50, {many}", median(path_ms), "limit", 10),
+            beside(f"inject p50, {many}", median(inject_ms), "limit", 2 if size == SMALL else 5),
+            beside(f"inject p99, {many}", p99(inject_ms), "bare echo p99", p99(bare_ms)),
         ]
         if size == LARGE:
-            made.insert(1, _beside(f"recall p50, {many}", _median(recall_ms), "limit", 4))
+            made.insert(1, beside(f"recall p50, {many}", median(recall_ms), "limit", 4))
         async with _writing(client, notes):
-            (busy_ms,) = await _in_turns(recall)
-        made.append(_beside(f"recall p99, {WRITES_PER_S} writes/s", _p99(busy_ms), "quiet p99", _p99(recall_ms)))
+            (busy_ms,) = await in_turns(recall)
+        made.append(
+            beside(f"recall p99, {WRITES_PER_S} writes/s", p99(busy_ms), "quiet p99, at most 4 times", p99(recall_ms))
+        )
         return made
 
 
@@ -95,48 +113,61 @@ async def _fire(socket: Path) -> list[Figure]:
             {"content": f"mind the lock of module {n // 2}, part {n}", "kind": "gotcha", "triggers": [trigger]}
             for n, trigger in enumerate(triggers)
         ]
-        await _write(client, notes)
+        await write(client, notes)
 
         async def fire(number: int) -> None:
             files = [f"src/part{n % 100}/module_{number}.py" for n in (2 * number, 2 * number + 1)]
             shown = await client.call("fire", {"event": "pre-edit", "paths": files})
             assert len(shown["notes"]) == 2
 
-        (fire_ms,) = await _in_turns(fire)
+        (fire_ms,) = await in_turns(fire)
         what = f"fire p50, 2 matches of {TRIGGERED:,}"
         return [
-            _beside(what, _median(fire_ms), "limit", 2),
-            _beside(what.replace("50", "99", 1), _p99(fire_ms), "limit", 12),
+            beside(what, median(fire_ms), "limit", 2),
+            beside(what.replace("50", "99", 1), p99(fire_ms), "limit", 12),
         ]
 
 
 async def _start(environ: dict[str, str]) -> list[Figure]:
     """Another daemon on the same store: how long until it is ready, and what it weighs with the large workspace in it."""
-    other = str(Path(environ["AMNESIA_SOCKET"]).with_name("other.sock"))
     started = time.perf_counter()
+    async with another(environ, workspace=f"w{LARGE}") as (client, pid):
+        ready_ms = (time.perf_counter() - started) * 1000
+        await client.call("inject", {"budget_tokens": 2000})
+        return [
+            beside(f"start to ready, {LARGE:,} notes", ready_ms, "limit", START_LIMIT_MS),
+            Figure(f"memory, {LARGE:,} notes", _resident_mb(pid), "limit", MEMORY_LIMIT_MB, "MB"),
+        ]
+
+
+@asynccontextmanager
+async def another(
+    environ: dict[str, str], *, workspace: str, role: Role = "agent", **given: str
+) -> AsyncIterator[tuple[AsyncClient, int]]:
+    """A second daemon on the store of ``environ``, once it has recalled something: a client of it, and its process.
+
+    ``given`` are further variables of its environment.
+    """
+    other = str(Path(environ["AMNESIA_SOCKET"]).with_name("other.sock"))
     daemon = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "amnesiad.cli",
         "daemon",
-        env=environ | {"AMNESIA_SOCKET": other},
+        env=environ | {"AMNESIA_SOCKET": other, **given},
         stdout=DEVNULL,
         stderr=DEVNULL,
     )
     try:
-        async with AsyncClient(other, workspace=f"w{LARGE}") as client:
+        async with AsyncClient(other, workspace=workspace, session="s1", role=role) as client:
             await _answers(client, "recall", {"query": "anything", "limit": LIMIT})
-            ready_ms = (time.perf_counter() - started) * 1000
-            await client.call("inject", {"budget_tokens": 2000})
-            return [
-                _beside(f"start to ready, {LARGE:,} notes", ready_ms, "limit", START_LIMIT_MS),
-                Figure(f"memory, {LARGE:,} notes", _resident_mb(daemon.pid), "limit", MEMORY_LIMIT_MB, "MB"),
-            ]
+            yield client, daemon.pid
     finally:
         await _end(daemon)
 
 
-async def _write(client: AsyncClient, notes: Sequence[dict[str, Any]]) -> None:
+async def write(client: AsyncClient, notes: Sequence[dict[str, Any]]) -> None:
+    """Remember them all, in batches."""
     for start in range(0, len(notes), BATCH):
         answer = await client.batch([("remember", note) for note in notes[start : start + BATCH]])
         assert all("id" in one for one in answer.answers), answer.answers[0]
@@ -192,10 +223,10 @@ async def _end(process: Process) -> None:
     await asyncio.wait_for(process.wait(), START_TIMEOUT_S)
 
 
-async def _in_turns(*asks: Ask) -> list[list[float]]:
+async def in_turns(*asks: Ask, asked: int = ASKED) -> list[list[float]]:
     """The milliseconds that each request took, sorted; the measurements take turns, so that all meet the same weather."""
     times: list[list[float]] = [[] for _ in asks]
-    for number in range(WARMUP + ASKED):
+    for number in range(WARMUP + asked):
         for ask, took in zip(asks, times, strict=True):
             started = time.perf_counter()
             await ask(number)
@@ -204,15 +235,18 @@ async def _in_turns(*asks: Ask) -> list[list[float]]:
     return [sorted(took) for took in times]
 
 
-def _median(times: Sequence[float]) -> float:
+def median(times: Sequence[float]) -> float:
+    """The time that half of them did not exceed."""
     return statistics.median(times)
 
 
-def _p99(times: Sequence[float]) -> float:
+def p99(times: Sequence[float]) -> float:
+    """The time that all but the hundredth part did not exceed."""
     return times[len(times) * 99 // 100]
 
 
-def _beside(what: str, ms: float, than: str, baseline_ms: float) -> Figure:
+def beside(what: str, ms: float, than: str, baseline_ms: float) -> Figure:
+    """Both in milliseconds."""
     return Figure(what, ms * 1000, than, baseline_ms * 1000, "µs")
 
 
