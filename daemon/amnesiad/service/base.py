@@ -18,7 +18,7 @@ import structlog
 
 from amnesiad import wire
 from amnesiad.core import intake
-from amnesiad.core.callers import Caller, governs, visible
+from amnesiad.core.callers import Caller, child_owner, governs, visible
 from amnesiad.core.errors import Ambiguous, AmnesiaError, NotFound, Refused, StoreFull
 from amnesiad.core.notes import Note
 from amnesiad.errors import Conflict, StoreUnavailable
@@ -193,12 +193,16 @@ class Base:
     # -- addressing ----------------------------------------------------------------------------------------------
 
     async def address(self, workspace: Workspace, caller: Caller, text: str, field: str = "id") -> str:
-        """The one note that an id or prefix means to this caller. Raises ``NotFound`` or ``Ambiguous`` with choices.
+        """The one note that an id or prefix means to this caller. Raises ``NotFound``, ``Ambiguous`` with choices,
+        or ``Refused`` for an unidentified child.
 
         A prefix counts against every id ever issued, forgotten ones included; what the caller may not see is not
         found, just as if it had never been.
         """
         prefix = intake.check_note_address(text, field)
+        if caller.child:
+            # Whoever does not say which child it is learns nothing, not even that there is no such note.
+            child_owner(caller)
         found = await workspace.matching_ids(prefix)
         seen = await self._seen(workspace, caller, found)
         if not seen:
