@@ -227,6 +227,24 @@ test("A batch answers each request on its own, and its writes are safe to repeat
   assert.equal((await memory.list()).notes.length, 1);
 });
 
+test("An agent's own hook payload is answered in that agent's own form, and is never repeated.", async (t) => {
+  const { proxy, client } = await proxied(t);
+  await memory.remember({ content: "tests run with make", kind: "directive" });
+  const payload = { hook_event_name: "SessionStart", session_id: "h1", cwd: "/", source: "startup" };
+  const answer = await client.hook("claude-code", payload, { workspace });
+  assert.match(answer.hookSpecificOutput.additionalContext, /tests run with make/);
+  proxy.losing = 1;
+  await assert.rejects(client.hook("claude-code", payload, { workspace }), { name: "DaemonUnreachable" });
+});
+
+test("With more connections than one, a slow answer holds nobody else up.", async (t) => {
+  const { proxy } = await proxied(t);
+  const wide = new Client({ socket: proxy.path, workspace, connections: 3 });
+  t.after(() => wide.close());
+  await Promise.all(Array.from({ length: 12 }, () => wide.status()));
+  assert.equal(proxy.connections, 3);
+});
+
 test("A lifecycle event gets an id and says whose it is.", async (t) => {
   const { proxy, client } = await proxied(t);
   assert.equal((await client.events({ event: "session-start" })).accepted, 1);

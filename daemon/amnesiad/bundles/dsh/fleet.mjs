@@ -88,6 +88,7 @@ export class Fleet {
     if (!found) {
       found = repository(directory);
       this.#workspaces.set(directory, found);
+      found.catch(() => this.#workspaces.delete(directory));
     }
     return found;
   }
@@ -133,7 +134,7 @@ export class Fleet {
 
 /**
  * The root of the repository that a directory belongs to, as the daemon's own programs name it; outside of one, or
- * without git, the directory itself.
+ * without git, the directory itself. Rejects where git does not answer: the wrong name would be another memory.
  * @param {string} directory
  * @returns {Promise<string>}
  */
@@ -142,8 +143,9 @@ function repository(directory) {
   for (const name of GIT_LOCATION) delete env[name];
   // Asking where the repository is runs none of its hooks, so one that belongs to somebody else is no danger here.
   const argv = ["-c", "safe.directory=*", "rev-parse", "--git-common-dir"];
-  return new Promise((fulfil) => {
+  return new Promise((fulfil, reject) => {
     execFile("git", argv, { cwd: directory, env, timeout: GIT_TIMEOUT_MS }, (failure, stdout) => {
+      if (failure?.killed) return reject(new Error(`git did not say within 5 s which repository ${directory} belongs to`));
       const found = stdout?.replace(/\n$/, "");
       if (failure || !found) return fulfil(real(directory));
       const common = real(resolve(directory, found));

@@ -22,6 +22,8 @@ const CONTEXT = "amnesia";
 const PATIENCE_MS = 300;
 /** How long a tool, a command or a view may take: a person or a model waits for its answer. */
 const ANSWER_MS = 5_000;
+/** So that one agent's slow call is not what another one's step waits for. */
+const CONNECTIONS = 4;
 /** After what identifies the agent and its task, before what changes from step to step. */
 const ORDER = 500;
 
@@ -62,7 +64,8 @@ function problem(setting, set) {
  */
 export function apply(ctx, config = {}) {
   const patienceMs = config.patienceMs ?? PATIENCE_MS;
-  const client = new Client({ ...(config.socket ? { socket: config.socket } : {}), timeoutMs: ANSWER_MS });
+  const socket = config.socket ? { socket: config.socket } : {};
+  const client = new Client({ ...socket, timeoutMs: ANSWER_MS, connections: CONNECTIONS });
   const fleet = new Fleet(ctx, client, config.workspace || process.env.AMNESIA_WORKSPACE);
   const blocks = new Blocks(fleet, client, patienceMs, config.budgetTokens ?? undefined);
   /** @type {Set<Promise<unknown>>} */

@@ -17,6 +17,8 @@ export interface ClientOptions extends Who {
   socket?: string;
   /** How long an answer may take, in milliseconds. The default is a little longer than the daemon's own deadline. */
   timeoutMs?: number;
+  /** How many requests may be under way at once; the others wait. One unless told otherwise. */
+  connections?: number;
 }
 
 /** How one request is made. */

@@ -143,11 +143,10 @@ export class Client {
     });
     /** How long an answer may take, in milliseconds, the wait for the connection included. @type {number} */
     this.timeoutMs = options.timeoutMs ?? shared?.timeoutMs ?? DEFAULT_TIMEOUT_MS;
-    // One kept connection: requests queue for it, in the order in which they were made. Exports, imports and feeds have
-    // one of their own each.
-    this.#wires = shared
-      ? shared.#wires
-      : { agent: new Agent({ keepAlive: true, maxSockets: 1 }), streams: new Set(), closings: 0 };
+    // Kept connections, one unless told otherwise: requests queue for them, in the order in which they were made. Exports,
+    // imports and feeds have one of their own each.
+    const maxSockets = options.connections ?? 1;
+    this.#wires = shared ? shared.#wires : { agent: new Agent({ keepAlive: true, maxSockets }), streams: new Set(), closings: 0 };
   }
 
   /**
