@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 SESSION: Final = "0f7c3c1e-6a53-4c1e-9b7a-2f5d8c9e1a10"
-CHILD: Final = "a7f3b21c"
+CHILD: Final = "aa4c7d1c416b788a4"
 CWD: Final = "/src/app"
 
 

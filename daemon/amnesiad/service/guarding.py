@@ -36,9 +36,9 @@ MAX_ITEM_BYTES: Final = cast(Size, LIVE_RULES["max_item_bytes"]).at_most
 RULE: Final = "secret-guard"
 MAX_CLEAN_IDS: Final = 4096
 """Ids known to be none: those of a busy machine's agents, which come back with every request."""
-_SHAPELESS: Final = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""A UUID, or as many digits without its dashes: no rule knows a key by that shape alone, and nearly every session has
-such an id. The engine takes seconds to get ready, which an agent's hook does not wait."""
+_SHAPELESS: Final = re.compile(r"[0-9a-f-]{1,64}")
+"""Hexadecimal digits, as in a UUID: no rule knows a key by that shape alone, and nearly every session and child has such
+an id. The engine takes seconds to get ready the first time, which an agent's hook does not wait."""
 _CALLER_IDS: Final = ("session", "agent", "team")
 _IDS: Final = ("owner", "source_ref", "request_id", "turn")
 
