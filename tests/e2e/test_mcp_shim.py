@@ -202,6 +202,8 @@ class TestTalking:
             (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600),
             (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
             (b'{"jsonrpc":"2.0","id":1}', -32600),
+            (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":"text"}', -32600),
+            (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":null}', -32600),
         ],
         ids=lambda value: str(value)[:24],
     )

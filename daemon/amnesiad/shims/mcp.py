@@ -202,6 +202,9 @@ class Shim:
             known = message["id"] if _is_id(message["id"]) else None
             why = _Fault("invalid", "a request has a method, and an id that is text or a number", "mend the message")
             self._write(_error(known, why, INVALID_REQUEST))
+        elif not isinstance(message.get("params", {}), dict):
+            why = _Fault("invalid", "params is no object", "name each parameter, or leave params out")
+            self._write(_error(message["id"], why, INVALID_REQUEST))
         else:
             self._begin(message, line.data)
 
