@@ -275,6 +275,18 @@ test("A daemon that is silent holds up a step and the end of a turn for a moment
   assert.ok(Date.now() - began < PROMPT_MS, `${Date.now() - began} ms`);
 });
 
+test("What cannot be known to hold is not shown: a daemon that falls silent takes its notes along.", async (t) => {
+  const proxy = await proxied(t);
+  const host = await start({ socket: proxy.path, patienceMs: 400 });
+  const agent = host.agent("main");
+  await host.call(agent, "amnesia_remember", { content: "true for now", ttl: "7d" });
+  await until(async () => /true for now/.test(await host.step(agent)));
+  proxy.mute = true;
+  assert.equal(await host.step(agent), "");
+  proxy.mute = false;
+  await until(async () => /true for now/.test(await host.step(agent)));
+});
+
 test("A one-shot child's notes end once, though its end is told three times, and nobody else's.", async () => {
   const host = await start();
   const main = host.agent("main");

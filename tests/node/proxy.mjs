@@ -10,6 +10,8 @@ export class Proxy {
   asked = "";
   /** How many answers are still to be lost: the daemon gets the request, the client gets nothing. */
   losing = 0;
+  /** Whether answers are kept back: the daemon seems to think. */
+  mute = false;
   #pairs = new Set();
 
   constructor(path, target) {
@@ -24,6 +26,7 @@ export class Proxy {
         daemon.write(chunk);
       });
       daemon.on("data", (chunk) => {
+        if (this.mute) return;
         if (this.losing > 0) {
           this.losing -= 1;
           client.destroy();

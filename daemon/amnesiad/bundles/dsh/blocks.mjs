@@ -43,14 +43,14 @@ export class Blocks {
 
   /** What the context shows now: the same string as long as the notes are the same. @param {any} agent */
   textFor(agent) {
-    return this.#blocks.get(agent.session.header.id)?.text ?? "";
+    return this.#blocks.get(agent.session?.header.id)?.text ?? "";
   }
 
   /**
-   * Make the block what it is for the step that begins. Never rejects; without the daemon the agent has no memory.
+   * Make the block what it is for the step that begins; without the daemon the agent has no memory.
    * @param {any} agent @param {AbortSignal} [signal]
    */
-  refresh(agent, signal) {
+  async refresh(agent, signal) {
     const block = this.#blockOf(agent);
     block.fresh = true;
     return this.#look(block, true, signal);

@@ -90,10 +90,11 @@ export function apply(ctx, config = {}) {
   // The loop assembles a step's context before it proposes the step, and asks for texts before it asks who would wait.
   // So the fresh text takes the place of the one that was there.
   ctx.on("system-prompt/assemble", async (/** @type {any} */ _begun, /** @type {any} */ about, /** @type {any} */ next) => {
-    if (about?.agent) await within(patienceMs, about.signal, blocks.refresh(about.agent, about.signal));
+    if (!about?.agent) return next();
+    const known = await within(patienceMs, about.signal, blocks.refresh(about.agent, about.signal));
     const assembly = await next();
-    const ours = about?.agent && assembly.contexts?.find((/** @type {any} */ one) => one.name === CONTEXT);
-    if (ours) ours.text = blocks.textFor(about.agent);
+    const ours = assembly.contexts?.find((/** @type {any} */ one) => one.name === CONTEXT);
+    if (ours) ours.text = known ? blocks.textFor(about.agent) : "";
     return assembly;
   });
   ctx.on("agent/pre-step", async (/** @type {any} */ { agent, signal }, /** @type {() => Promise<unknown>} */ next) => {
@@ -103,7 +104,7 @@ export function apply(ctx, config = {}) {
   });
   ctx.on("agent/turn-stopping", (/** @type {any} */ { agent, signal }) => {
     const options = { signal, timeoutMs: patienceMs };
-    return within(patienceMs, signal, tell(() => fleet.report(agent, "turn-end", options)));
+    return within(patienceMs, signal, tell(() => fleet.report(agent, "turn-end", options))).then(() => {});
   });
   ctx.on("subagent/end", (/** @type {any} */ { id }) => {
     void tell(() => fleet.ended(id, "subagent-end"));
@@ -142,18 +143,23 @@ export function apply(ctx, config = {}) {
 /**
  * Wait for a promise, but no longer than this, and not at all once the signal is aborted. Never rejects.
  * @param {number} ms @param {AbortSignal | undefined} signal @param {Promise<unknown>} promise
- * @returns {Promise<void>}
+ * @returns {Promise<boolean>} whether it was over in time
  */
 function within(ms, signal, promise) {
   return new Promise((done) => {
-    const over = () => {
+    /** @param {boolean} inTime */
+    const over = (inTime) => {
       clearTimeout(timer);
-      signal?.removeEventListener("abort", over);
-      done();
+      signal?.removeEventListener("abort", abort);
+      done(inTime);
     };
-    const timer = setTimeout(over, ms);
-    if (signal?.aborted) over();
-    signal?.addEventListener("abort", over, { once: true });
-    promise.then(over, over);
+    const abort = () => over(false);
+    const timer = setTimeout(abort, ms);
+    if (signal?.aborted) abort();
+    signal?.addEventListener("abort", abort, { once: true });
+    promise.then(
+      () => over(true),
+      () => over(false),
+    );
   });
 }

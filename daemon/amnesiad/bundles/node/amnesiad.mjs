@@ -169,10 +169,6 @@ export class Client {
     for (const stream of this.#wires.streams) stream.destroy();
   }
 
-  [Symbol.dispose]() {
-    this.close();
-  }
-
   /**
    * The answer to one request.
    * @param {string} verb
