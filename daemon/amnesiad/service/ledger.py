@@ -143,14 +143,15 @@ def read_shown(raw: bytes) -> Shown | None:
 
 
 def concerns(shown: Shown, caller: Caller) -> bool:
-    """A human may look at everything; an agent at what was shown to its own session or owner; a fresh one at nothing."""
+    """A human may look at everything; an agent at what was shown to itself, and not at what was to its children, whose
+    notes it does not see; a fresh one at nothing."""
     if caller.agent_kind == "fresh":
         return False
     if caller.role == "human":
         return True
     if caller.session is None:
         return shown.session is None and shown.actor == caller.actor
-    return shown.session == caller.session and (not caller.child or shown.owner in caller.owners)
+    return shown.session == caller.session and shown.owner in (caller.owners or (None,))
 
 
 def _row(seq: str, shown: Shown) -> wire.LedgerRow:
