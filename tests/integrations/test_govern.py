@@ -14,6 +14,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 from langgraph.store.memory import InMemoryStore
 from tests.daemon.desk import DAY, HUMAN, ManualClock, call, log_types, problems, remember
+from tests.integrations.running import run_example
 from tests.support import wait_until
 
 from amnesiad import wire
@@ -403,3 +404,9 @@ def test_an_item_that_no_pointer_can_name(namespace: tuple[str, ...]) -> None:
     """A LangGraph address that could be taken for another one is refused."""
     with pytest.raises(Invalid):
         govern.LangGraphItems.reference(namespace, "k")
+
+
+async def test_the_example_runs(daemon: str) -> None:
+    """An item goes with the note that mirrors it, and the history says so."""
+    told = (await run_example("govern_another_store.py", daemon)).splitlines()
+    assert told == ["['created', 'forgotten', 'mirrored'] {'target': 'store', 'result': 'deleted'}", "None"]

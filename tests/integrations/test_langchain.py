@@ -19,6 +19,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from pydantic import PrivateAttr
 from redis.asyncio import Redis
 from tests.daemon.desk import call, remember
+from tests.integrations.running import run_example
 from tests.integrations.scripted import Step, heard, steps
 
 from amnesiad.integrations.langchain import AmnesiaMiddleware
@@ -179,3 +180,10 @@ async def test_an_agent_goes_on_without_memory(
     assert messages[-1].content == "It is blue."
     assert [system_of(sent) for sent in model.sent] == ["", "", ""]
     assert [record.getMessage() for record in caplog.records] == ["an agent goes on without memory: unreachable"]
+
+
+async def test_the_example_runs(daemon: str) -> None:
+    """A scripted model is told the agent's own prompt and what was remembered."""
+    told = await run_example("langchain_agent.py", daemon)
+    assert told.startswith("You are terse.")
+    assert "The staging database is read-only." in told

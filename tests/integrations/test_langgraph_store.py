@@ -26,6 +26,7 @@ from langgraph.store.base import (
 from langgraph.store.memory import InMemoryStore
 from redis.asyncio import Redis
 from tests.daemon.desk import HUMAN, ManualClock, call, problems, recalled
+from tests.integrations.running import run_example
 from tests.support import dump
 
 from amnesiad.errors import DaemonUnreachable, Invalid, TooLarge
@@ -596,3 +597,9 @@ async def test_one_store_in_several_loops(daemon: str) -> None:
         store.__exit__(None, None, None)
 
     await asyncio.get_running_loop().run_in_executor(THREADS, program)
+
+
+async def test_the_example_runs(daemon: str) -> None:
+    """Two items are put, one is found by its words and a filter, and deleted."""
+    told = (await run_example("langgraph_store.py", daemon)).splitlines()
+    assert told == ["('users', 'ada') tea {'likes': 'green tea', 'since': 2024}", "['editor']"]

@@ -13,6 +13,7 @@ from agents.items import TResponseInputItem
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 from redis.asyncio import Redis
 from tests.daemon.desk import call, remember
+from tests.integrations.running import run_example
 from tests.integrations.scripted import Step, heard, steps
 
 from amnesiad.integrations.openai_agents import AmnesiaMemory
@@ -170,3 +171,10 @@ async def test_a_run_goes_on_without_memory(place: Path) -> None:
     await memory.link.aclose()
     assert result.final_output == "ok"
     assert "not done:" in str(result.new_items[1].output)
+
+
+async def test_the_example_runs(daemon: str) -> None:
+    """What a scripted model kept in one run, it is told in the next."""
+    told = await run_example("openai_agents_memory.py", daemon)
+    assert told.startswith("You are terse.")
+    assert "Deploys go out on Thursdays." in told

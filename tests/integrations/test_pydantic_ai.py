@@ -11,6 +11,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from redis.asyncio import Redis
 from tests.daemon.desk import call, remember
+from tests.integrations.running import run_example
 from tests.integrations.scripted import Step, heard, steps
 
 from amnesiad.integrations.pydantic_ai import Amnesia
@@ -161,3 +162,8 @@ async def test_a_run_goes_on_without_memory(place: Path) -> None:
     await amnesia.link.aclose()
     assert result.output == "ok"
     assert "not done:" in str(result.all_messages())
+
+
+async def test_the_example_runs(daemon: str) -> None:
+    """What a scripted model kept in one run, it is told in the next."""
+    assert "Ada drinks green tea." in await run_example("pydantic_ai_memory.py", daemon)
