@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.daemon.desk import WORKSPACE, call, listed, remember, state_of
 from amnesiad import wire
 from amnesiad.api.errors import answerable
 from amnesiad.core.errors import Invalid
+from amnesiad.mcp import calling
 from amnesiad.mcp.calling import Desk, Said, find_tool
 from amnesiad.mcp.identity import TOOL_USE
 from amnesiad.mcp.table import ALIASES, WHO, Tool, load_table
@@ -204,6 +206,20 @@ class TestRefusals:
         assert logs[0]["id"] in answer.text
         assert "launch code" not in answer.text + str(logs)
 
+    async def test_a_call_that_takes_too_long(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A call ends within its deadline, with what to do about a write that may have landed."""
+
+        async def slow(request: Any) -> Any:
+            await asyncio.Event().wait()
+            return request
+
+        service.remember = slow  # type: ignore[method-assign]
+        monkeypatch.setattr(calling, "DEADLINE_S", 0.01)
+        answer = await said(service, "remember", content="Anything.")
+        assert answer.refused
+        assert answer.text.startswith("deadline: ")
+        assert "before you repeat it" in answer.text
+
 
 class TestCallers:
     """Whose call it is."""
@@ -264,6 +280,13 @@ class TestCallers:
         folder.mkdir()
         told = await done(service, "status", headers={"x-amnesia-cwd": str(folder).replace(" ", "%20")})
         assert told.startswith(f"{folder}: 0 active")
+
+    @pytest.mark.parametrize("directory", ["%00", "relative", "/%ff", "/nowhere/at/all", "/" + "x" * 9000, "."])
+    async def test_a_directory_that_is_none(self, service: Service, directory: str) -> None:
+        """Whatever stands in that header, the call is answered or refused; no bug comes of it."""
+        headers = {"x-amnesia-cwd": directory}
+        assert not (await said(service, "status", headers=headers)).text.startswith("internal")
+        assert await done(service, "status", headers=headers, workspace=WORKSPACE, _meta={TOOL_USE: "toolu_9"})
 
     async def test_no_workspace_at_all(self, service: Service) -> None:
         """A client that names none, over HTTP, is told what to pass."""

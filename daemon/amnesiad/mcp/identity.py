@@ -51,8 +51,12 @@ async def identify(
     if claimed is not None:
         return Named(named or claimed[0], _spelled(claimed[1]) | behalf)
     own = _header(headers, "workspace")
-    if own is None and (named is None or isinstance(call, str)) and (directory := _header(headers, "cwd")):
-        own = await locate(directory)
+    if own is None and (named is None or isinstance(call, str)):
+        try:
+            own = await _standing(headers, locate)
+        except Invalid:
+            if named is None:
+                raise
     workspace = named or own
     if not workspace:
         raise Invalid("no workspace is named", field="workspace", hint="pass workspace: the path of the repository")
@@ -63,6 +67,16 @@ async def identify(
             hint="go on without memory, and tell the user to run: amnesia install claude-code",
         )
     return Named(workspace, _of_shim(headers) | _of_arguments(given, headers) | behalf)
+
+
+async def _standing(headers: Headers, locate: Locate) -> str | None:
+    """The workspace of the directory that the shim stands in."""
+    directory = _header(headers, "cwd")
+    if directory is None:
+        return None
+    if not directory.startswith("/") or "\0" in directory:
+        raise Invalid("the client stands in no absolute directory", field="workspace", hint="pass workspace")
+    return await locate(directory)
 
 
 def _spelled(spec: wire.CallerSpec) -> dict[str, Any]:
