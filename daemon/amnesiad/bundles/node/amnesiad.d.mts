@@ -337,11 +337,98 @@ export interface ExposureRow {
   wrote_count: number;
 }
 
+/** A note moved, or one of its facts changed. `reason` is the code, `fields` are names of what was edited. */
+export interface FeedChanged {
+  id: string;
+  at: number;
+  actor: string;
+  reason?: string | null;
+  by?: string | null;
+  cause?: "anchor" | "decayed" | "distrusted" | null;
+  provenance?: "agent" | "auto" | "human" | "user-stated" | null;
+  scope?: "session" | "team" | "workspace" | null;
+  ttl_ms?: number | null;
+  fields?: string[];
+  to?: string | null;
+  target?: string | null;
+  result?: "absent" | "deleted" | "failed" | "hidden" | "kept" | "shown" | null;
+}
+
+/** Notes entered a context. */
+export interface FeedInjected {
+  ids: string[];
+  tokens: number;
+  at: number;
+  actor: string;
+  kind: "fire" | "inject";
+  deterrents: string[];
+}
+
 /** One server-sent event: `seq` resumes the feed behind it, `type` is `written`, `forgotten` … */
-export interface FeedItem {
+export type FeedItem = {
   seq: string;
-  type: string;
-  data: Record<string, unknown>;
+  type: "opened";
+  data: FeedOpened;
+} | {
+  seq: string;
+  type: "missed";
+  data: FeedMissed;
+} | {
+  seq: string;
+  type: "written";
+  data: FeedWritten;
+} | {
+  seq: string;
+  type: "injected";
+  data: FeedInjected;
+} | {
+  seq: string;
+  type: "policy_changed";
+  data: FeedPolicy;
+} | {
+  seq: string;
+  type: "scrubbed";
+  data: FeedScrubbed;
+} | {
+  seq: string;
+  type: "edited" | "expired" | "forgotten" | "mirrored" | "pinned" | "promoted" | "reinstated" | "renewed" | "restored" | "revoked" | "stale_flagged" | "superseded" | "unpinned";
+  data: FeedChanged;
+};
+
+/** Items of these types before `until` are no longer on record, and some may have been among them. */
+export interface FeedMissed {
+  types: string[];
+  until: number;
+}
+
+/** The feed begins; its `seq` resumes it even if nothing follows. */
+export interface FeedOpened {
+  at: number;
+}
+
+/** A setting of the workspace changed; `new` is null where it was reset. */
+export interface FeedPolicy {
+  name: string;
+  old: string | number | boolean | null;
+  new: string | number | boolean | null;
+  at: number;
+  actor: string;
+}
+
+/** Words erased up to the stream id `through` are gone from the store's files, or their removal was asked for. */
+export interface FeedScrubbed {
+  through: string;
+  result: "done" | "requested";
+  at: number;
+}
+
+/** A new note. */
+export interface FeedWritten {
+  id: string;
+  at: number;
+  actor: string;
+  kind: "decision" | "directive" | "episode" | "fact" | "finding" | "gotcha" | "operational" | "preference" | "reference" | "task" | "task-context";
+  ttl: number | null;
 }
 
 /** Counts by name, and each problem in one sentence without a note's words. */

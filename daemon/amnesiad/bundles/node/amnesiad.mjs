@@ -549,7 +549,8 @@ async function* feedItems(source) {
     if (colon > 0) {
       fields[line.slice(0, colon)] = line.slice(colon + 1).replace(/^ /, "");
     } else if (line === "" && fields.data !== undefined) {
-      yield { seq: fields.id ?? "", type: fields.event ?? "", data: JSON.parse(fields.data) };
+      const type = /** @type {import("./amnesiad.d.mts").FeedItem["type"]} */ (fields.event);
+      yield { seq: fields.id ?? "", type, data: JSON.parse(fields.data) };
       fields = {};
     }
   }
