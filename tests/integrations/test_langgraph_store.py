@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import pytest
 from langchain_core.embeddings import Embeddings
+from langgraph.graph import START, StateGraph
 from langgraph.store.base import (
     BaseStore,
     GetOp,
@@ -561,6 +562,33 @@ class TestNotes:
         async with AmnesiaStore(place / "none.sock", workspace=WORKSPACE) as store:
             with pytest.raises(DaemonUnreachable):
                 await Face(store, asynchronous).get(("a",), "k")
+
+
+async def test_in_a_graph(ours: Face, asynchronous: bool) -> None:
+    """A graph compiled with the store hands it to its nodes, in threads and on the loop."""
+
+    class State(TypedDict):
+        seen: int
+
+    def blocking(state: State, *, store: BaseStore) -> State:
+        store.put(("a",), "k", {"seen": state["seen"] + 1})
+        item = store.get(("a",), "k")
+        return {"seen": 0 if item is None else item.value["seen"]}
+
+    async def on_the_loop(state: State, *, store: BaseStore) -> State:
+        await store.aput(("a",), "k", {"seen": state["seen"] + 1})
+        item = await store.aget(("a",), "k")
+        return {"seen": 0 if item is None else item.value["seen"]}
+
+    builder = StateGraph(State)
+    builder.add_node("node", on_the_loop if asynchronous else blocking)
+    builder.add_edge(START, "node")
+    graph = builder.compile(store=ours.store)
+    given = State(seen=41)
+    if asynchronous:
+        assert await graph.ainvoke(given) == {"seen": 42}
+    else:
+        assert await asyncio.get_running_loop().run_in_executor(THREADS, graph.invoke, given) == {"seen": 42}
 
 
 async def test_the_loop_is_not_blocked(daemon: str) -> None:
