@@ -89,6 +89,11 @@ DAMAGES: dict[str, tuple[str, Damage]] = {
     "a slot of an ended note": ("cells", lambda r, d, i: r.hset(d.keys.cells, "slot:zz", f"{i['ended']}|a||")),
     "a malformed cell": ("cells", lambda r, d, _: r.hset(d.keys.cells, "text:zz", "x")),
     "the owner's cell is lost": ("cells", lambda r, d, _: r.hdel(d.keys.cells, owner_field("s1"))),
+    "the owner's cell is garbage": ("cells", lambda r, d, _: r.hset(d.keys.cells, owner_field("s1"), "zz")),
+    "the cell of an owner without notes is garbage": (
+        "cells",
+        lambda r, d, _: r.hset(d.keys.cells, owner_field("s8"), "zz|a||{}"),
+    ),
     "all cells are lost": ("cells", lambda r, d, _: r.delete(d.keys.cells)),
     "a member is lost": ("members", lambda r, d, i: r.srem(d.keys.members("s1"), i["owned"])),
     "a member too many": ("members", lambda r, d, i: r.sadd(d.keys.members("s1"), i["live"])),

@@ -31,7 +31,7 @@ from amnesiad.store.fold import Folded, LogFold
 from amnesiad.store.keyring import Keyring
 from amnesiad.store.keys import Keys
 from amnesiad.store.log import START
-from amnesiad.store.owners import Owner, owner_field
+from amnesiad.store.owners import Owner, owner_field, readable_owner
 from amnesiad.store.policies import fitting
 from amnesiad.store.units import FORGOTTEN, PERISHABLE_BYTES, RECORD_BYTES, UNSCRUBBED, derived
 from amnesiad.store.vault import encode_tomb
@@ -371,8 +371,23 @@ class Checks:
                 self._differs(
                     id_, "members", f"it is missing among the notes of {owner}", ("SADD", k.members(owner), id_)
                 )
-            if stamp_of(cell) is None and wanted:
+            if wanted and (cell is None or readable_owner(cell) is None):
                 await self._check_incarnation(owner, wanted)
+        await self._check_closed()
+
+    async def _check_closed(self) -> None:
+        """Cells of owners without notes that cannot be read: nothing of theirs could be written any more. What is known
+        of their lives is which were the last that any note was of; the cell is made anew, closed, in that one."""
+        k = self.keys
+        with store_errors():
+            cells = [pair async for pair in self.redis.hscan_iter(k.cells, match=f"{owner_field('*')}", count=CHUNK)]
+        for field, raw in cells:
+            owner = field.decode(errors="replace").removeprefix(owner_field(""))
+            if self.fold.members.get(owner) or readable_owner(raw) is not None:
+                continue
+            lives = [one.note.incarnation or 1 for one in self.fold.notes.values() if one.note.owner == owner]
+            made = Owner(incarnation=max(lives, default=1), open=False)
+            self._differs(owner, "cells", "the owner's cell cannot be read", ("HSET", k.cells, field, _cell_of(made)))
 
     async def _check_incarnation(self, owner: str, ids: Iterable[str]) -> None:
         notes = [self.fold.notes[id_].note for id_ in ids]
@@ -383,12 +398,11 @@ class Checks:
             seconds, micros = await self.redis.time()
         now = seconds * 1000 + micros // 1000
         made = Owner(incarnation=max(lives), open=True, opened_at=max(note.created_at for note in notes))
-        cell = f"{made.stamp}|{OP}||".encode() + msgspec.json.encode(made)
         self._differs(
             owner,
             "cells",
-            "the owner of notes has no cell",
-            ("HSET", self.keys.cells, owner_field(owner), cell),
+            "the owner of notes has no cell that can be read",
+            ("HSET", self.keys.cells, owner_field(owner), _cell_of(made)),
             ("ZADD", self.keys.leases, "NX", now, owner),
         )
 
@@ -434,3 +448,8 @@ def _chunks(ids: Sequence[str]) -> Iterable[list[str]]:
     rest = iter(ids)
     while chunk := list(islice(rest, CHUNK)):
         yield chunk
+
+
+def _cell_of(owner: Owner) -> bytes:
+    """A cell as a commit would have written it."""
+    return f"{owner.stamp}|{OP}||".encode() + msgspec.json.encode(owner)

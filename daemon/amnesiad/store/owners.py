@@ -92,7 +92,8 @@ def decode_owner(raw: bytes | None) -> Owner:
     return Owner(incarnation=int(life[1]), open=life[2] == "o")
 
 
-def _readable(raw: bytes | None) -> Owner | None:
+def readable_owner(raw: bytes | None) -> Owner | None:
+    """The owner a stored cell describes; ``None`` for a cell that no write could compare itself with."""
     try:
         return decode_owner(raw)
     except Conflict:
@@ -253,7 +254,7 @@ async def touch_owners(redis: Redis, keys: Keys, signs: dict[str, int]) -> None:
         alive = {
             name: signs[name]
             for name, raw in zip(names, cells, strict=True)
-            if (owner := _readable(raw)) is not None and owner.open
+            if (owner := readable_owner(raw)) is not None and owner.open
         }
         if alive:
             await redis.zadd(keys.leases, alive, gt=True)
@@ -303,7 +304,7 @@ async def all_owners(redis: Redis, keys: Keys) -> list[Holding]:
     return [
         Holding(name, owner, notes, seen.get(name))
         for (name, raw), notes in zip(cells, held, strict=True)
-        if (owner := _readable(raw)) is not None
+        if (owner := readable_owner(raw)) is not None
     ]
 
 
