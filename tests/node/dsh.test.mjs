@@ -4,9 +4,13 @@
  */
 
 import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, symlinkSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { afterEach, before, beforeEach, test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+import { composeEntries, initProfile, loadProfile, resolveProfileDir } from "@deepseek-ai/dsh-app-boot";
 
 import * as bundle from "../../daemon/amnesiad/bundles/dsh/index.mjs";
 import { Client } from "../../daemon/amnesiad/bundles/node/amnesiad.mjs";
@@ -14,6 +18,7 @@ import { Host } from "./host.mjs";
 import { Proxy } from "./proxy.mjs";
 
 const { SOCKET, SCRATCH, REPOSITORY, WORKTREE } = process.env;
+const BUNDLE = "../../daemon/amnesiad/bundles/dsh/index.mjs";
 const CHILD = { parentSession: "main", origin: "subagent", delegationDepth: 1 };
 /** What an agent may be held up by, at most, on a loaded machine; the bundle's own patience is 0.3 s. */
 const PROMPT_MS = 3_000;
@@ -63,6 +68,19 @@ const idOf = ({ text }) => /^remembered ([0-9a-z]{10});/.exec(text)[1];
 async function forgotten() {
   return (await human.audit()).entries.map(({ id, reason }) => `${id} ${reason}`);
 }
+
+test("A profile of DSH that lists the bundle gets its plugin, and may configure it.", () => {
+  const home = mkdtempSync(join(SCRATCH, "dsh-home-"));
+  const profile = resolveProfileDir("web", home);
+  initProfile(profile, ["dsh-amnesia"]);
+  mkdirSync(join(profile, "node_modules"));
+  symlinkSync(fileURLToPath(new URL(".", import.meta.resolve(BUNDLE))), join(profile, "node_modules", "dsh-amnesia"));
+  const { layers } = loadProfile("dsh", "web", fileURLToPath(import.meta.url), home);
+  const users = [{ id: "amnesia", config: { budgetTokens: 800 } }];
+  const [entry, ...others] = composeEntries([...layers.map((layer) => layer.patches), users]);
+  assert.deepEqual(entry, { id: "amnesia", name: "dsh-amnesia", config: { budgetTokens: 800 } });
+  assert.deepEqual(others, []);
+});
 
 test("The seven tools appear, without what DSH knows by itself, and answer in few words.", async () => {
   const host = await start();
