@@ -50,6 +50,10 @@ def served() -> Iterator[Served]:
         try:
             asyncio.run(process.ready("amnesia is up"))
             token = (home / "state" / "http.token").read_text().strip()
+            # Loading the server may take longer on a busy machine than a shim waits.
+            with connect.Connection(str(fleet.socket())) as line:
+                ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+                line.exchange("/mcp", ping, headers=[("accept", "application/json")], deadline_s=PATIENCE_S)
             yield Served(f"http://{address}/mcp", token, str(fleet.socket()), process.pid)
         finally:
             process.end()
@@ -226,43 +230,41 @@ NOT_OURS: Final[Mapping[str, str]] = {
 }
 """The checks that need not pass, by the beginning of their ids, and why they say nothing about this server."""
 
-PASSING: Final[Mapping[str, frozenset[str]]] = {
-    "2025-06-18": frozenset({"server-initialize", "ping", "tools-list"}),
-    "2025-11-25": frozenset({"server-initialize", "ping", "tools-list", "dns-rebinding-protection"}),
-    "2026-07-28": frozenset({"tools-list", "dns-rebinding-protection", "http-header-validation"}),
+PASSING: Final[Mapping[str, tuple[frozenset[str], int]]] = {
+    "2025-06-18": (frozenset({"server-initialize", "ping", "tools-list"}), 25),
+    "2025-11-25": (frozenset({"server-initialize", "ping", "tools-list", "dns-rebinding-protection"}), 30),
+    "2026-07-28": (frozenset({"tools-list", "dns-rebinding-protection", "http-header-validation"}), 75),
 }
-"""Scenarios that are to pass as a whole; of the others every check that is not in ``NOT_OURS``."""
-LEAST_PASSED: Final = 100
-"""Checks that pass in all; far fewer would mean that the suite did not get anywhere."""
+"""Of each revision the scenarios that are to pass as a whole (of the others every check that is not in ``NOT_OURS``), and
+how many checks pass at least: far fewer would mean that the suite did not get anywhere."""
 
 
 class TestConformance:
     """``@modelcontextprotocol/conformance`` against the HTTP face, every scenario of every revision that we speak."""
 
-    async def test_what_applies_passes(self, served: Served, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("revision", PASSING)
+    async def test_what_applies_passes(self, served: Served, tmp_path: Path, revision: str) -> None:
         """Each check passes, or is one of those that are listed with the reason why they do not apply."""
         node, suite = node_tools.tool("node"), node_tools.tool("conformance")
-        passed = 0
+        whole, least = PASSING[revision]
         async with admitting(served) as url:
-            for revision, whole in PASSING.items():
-                folder = tmp_path / revision
-                command = [node, suite, "server", "--url", url, "--suite", "all", "--spec-version", revision]
-                done = await asyncio.create_subprocess_exec(
-                    *command, "-o", str(folder), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-                )
-                said, _ = await asyncio.wait_for(done.communicate(), PATIENCE_S)
-                checks = judged(folder)
-                assert checks, said.decode()
-                wrong = [
-                    f"{revision} {scenario} {check['id']}: {check.get('errorMessage')}"
-                    for scenario, check in checks
-                    if check["status"] in ("FAILURE", "WARNING")
-                    and (scenario in whole or not check["id"].startswith(tuple(NOT_OURS)))
-                ]
-                assert wrong == []
-                assert whole <= {scenario for scenario, check in checks if check["status"] == "SUCCESS"}
-                passed += sum(check["status"] == "SUCCESS" for _, check in checks)
-        assert passed >= LEAST_PASSED
+            command = [node, suite, "server", "--url", url, "--suite", "all", "--spec-version", revision]
+            done = await asyncio.create_subprocess_exec(
+                *command, "-o", str(tmp_path), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            )
+            said, _ = await asyncio.wait_for(done.communicate(), PATIENCE_S)
+        checks = judged(tmp_path)
+        assert checks, said.decode()
+        wrong = [
+            f"{scenario} {check['id']}: {check.get('errorMessage')}"
+            for scenario, check in checks
+            if check["status"] in ("FAILURE", "WARNING")
+            and (scenario in whole or not check["id"].startswith(tuple(NOT_OURS)))
+        ]
+        assert wrong == []
+        passed = [scenario for scenario, check in checks if check["status"] == "SUCCESS"]
+        assert whole <= set(passed)
+        assert len(passed) >= least
 
 
 def judged(folder: Path) -> list[tuple[str, dict[str, Any]]]:

@@ -19,6 +19,7 @@ from tests.support import PATIENCE_S, Fleet, children, running, wait_until
 import amnesiad
 from amnesiad.limits import MAX_REQUEST_BYTES
 from amnesiad.mcp.table import load_table
+from amnesiad.shims import connect
 
 SHIM: Final = (sys.executable, "-I", "-S", str(Path(amnesiad.__file__).parent / "shims" / "mcp.py"))
 HELLO: Final = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
@@ -82,10 +83,25 @@ class Shim:
         return await asyncio.wait_for(self.process.wait(), PATIENCE_S)
 
 
+def load(path: Path | str) -> None:
+    """Have a daemon load its MCP server: on a busy machine that alone may take longer than a shim waits for a call."""
+    with connect.Connection(str(path)) as line:
+        body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+        answer = line.exchange("/mcp", body, headers=[("accept", "application/json")], deadline_s=PATIENCE_S)
+    assert answer.status == 200, answer.body
+
+
+@pytest.fixture(scope="module")
+def loaded(daemon: str) -> str:
+    """The socket of the session's daemon, whose MCP server is loaded."""
+    load(daemon)
+    return daemon
+
+
 @pytest.fixture
-async def shim(daemon: str) -> AsyncIterator[Shim]:
+async def shim(loaded: str) -> AsyncIterator[Shim]:
     """A shim in front of the session's daemon; it has to end by itself when its input ends."""
-    found = await Shim.start(daemon)
+    found = await Shim.start(loaded)
     yield found
     if found.process.returncode is None:
         assert await found.close() == 0
@@ -121,12 +137,12 @@ class TestTalking:
         called = (await shim.ask("tools/call", {**STATUS, "_meta": MODERN}))["result"]
         assert called["content"][0]["text"].startswith("w: ")
 
-    async def test_it_speaks_for_its_environment(self, daemon: str, tmp_path: Path) -> None:
+    async def test_it_speaks_for_its_environment(self, loaded: str, tmp_path: Path) -> None:
         """Session and agent come from the environment, and the workspace from the directory where none is named."""
         folder = tmp_path / "ein Ordner, größer"
         folder.mkdir()
         shim = await Shim.start(
-            daemon,
+            loaded,
             cwd=folder,
             AMNESIA_WORKSPACE="",
             AMNESIA_SESSION="s",
@@ -136,7 +152,7 @@ class TestTalking:
         await shim.tool("remember", content="Only mine.", ttl="1h")
         assert (await shim.tool("status")).startswith(f"{folder}: 1 active")
         assert await shim.close() == 0
-        other = await Shim.start(daemon, cwd=folder, AMNESIA_WORKSPACE="")
+        other = await Shim.start(loaded, cwd=folder, AMNESIA_WORKSPACE="")
         assert (await other.tool("status")).startswith(f"{folder}: 0 active")
         assert await other.close() == 0
 
@@ -150,9 +166,9 @@ class TestTalking:
         assert set(refused) <= {"busy"}
         assert len(refused) < 60
 
-    async def test_answers_come_after_the_end_of_input(self, daemon: str) -> None:
+    async def test_answers_come_after_the_end_of_input(self, loaded: str) -> None:
         """Who pipes requests in and closes gets all answers before the shim ends."""
-        shim = await Shim.start(daemon)
+        shim = await Shim.start(loaded)
         for number in range(5):
             shim.request(number, "tools/call", STATUS)
         assert shim.process.stdin is not None
@@ -227,6 +243,7 @@ class TestWithoutADaemon:
         assert error["data"]["code"] == "unreachable"
         assert "amnesia up" in error["message"]
         await fleet.daemon()
+        await asyncio.to_thread(load, fleet.socket())
         assert (await shim.tool("status")).startswith("w: 0 active")
         online = (await shim.ask("tools/list"))["result"]["tools"]
         assert sorted(online, key=lambda tool: tool["name"]) == sorted(offline, key=lambda tool: tool["name"])
@@ -249,6 +266,7 @@ class TestWithoutADaemon:
         """A daemon that is gone before it answered is an error at once, and never a hang."""
         await fleet.store()
         process = await fleet.daemon()
+        await asyncio.to_thread(load, fleet.socket())
         shim = await Shim.start(fleet.socket())
         assert (await shim.tool("status")).startswith("w: ")
         process.signal(signal.SIGSTOP)
@@ -310,26 +328,26 @@ class TestProcess:
         await shim.tool("status")
         assert resident_mb(shim.pid) < MAX_RSS_MB
 
-    async def test_many_on_one_daemon(self, daemon: str) -> None:
+    async def test_many_on_one_daemon(self, loaded: str) -> None:
         """Shims started together are all answered, and all end with their clients."""
-        shims = await asyncio.gather(*(Shim.start(daemon) for _ in range(MANY)))
+        shims = await asyncio.gather(*(Shim.start(loaded) for _ in range(MANY)))
         texts = await asyncio.gather(*(shim.tool("status") for shim in shims))
         assert all(text.startswith("w: ") for text in texts)
         assert await asyncio.gather(*(shim.close() for shim in shims)) == [0] * MANY
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-    async def test_a_signal_ends_it(self, daemon: str, number: signal.Signals) -> None:
+    async def test_a_signal_ends_it(self, loaded: str, number: signal.Signals) -> None:
         """Asked to end, it ends at once and well, also while it waits for its client."""
-        shim = await Shim.start(daemon)
+        shim = await Shim.start(loaded)
         await shim.ask("ping")
         shim.process.send_signal(number)
         assert await shim.ended() == 0
 
-    async def test_it_ends_when_nobody_reads(self, daemon: str) -> None:
+    async def test_it_ends_when_nobody_reads(self, loaded: str) -> None:
         """When the reader of its output has gone, the next answer ends it."""
         read, write = os.pipe()
         process = await asyncio.create_subprocess_exec(
-            *SHIM, env={**os.environ, "AMNESIA_SOCKET": daemon}, stdin=PIPE, stdout=write, stderr=DEVNULL
+            *SHIM, env={**os.environ, "AMNESIA_SOCKET": loaded}, stdin=PIPE, stdout=write, stderr=DEVNULL
         )
         os.close(write)
         os.close(read)
@@ -338,12 +356,12 @@ class TestProcess:
         assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 0
         process.stdin.close()
 
-    async def test_it_ends_with_its_parent(self, daemon: str) -> None:
+    async def test_it_ends_with_its_parent(self, loaded: str) -> None:
         """A parent that is killed leaves no shim behind, even if somebody else still holds the pipe open."""
         read, write = os.pipe()
         command = "import subprocess, sys; subprocess.Popen(sys.argv[1:]).wait()"
         parent = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", command, *SHIM, env={**os.environ, "AMNESIA_SOCKET": daemon}, stdin=read, stdout=PIPE
+            sys.executable, "-c", command, *SHIM, env={**os.environ, "AMNESIA_SOCKET": loaded}, stdin=read, stdout=PIPE
         )
         os.write(write, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
         assert parent.stdout is not None
