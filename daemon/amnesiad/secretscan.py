@@ -23,6 +23,9 @@ RULES_FOLDER: Final = "secret-rules"
 
 _CANDIDATE: Final = re.compile(r"(?<!\S)(?=\S{16})\S*?[0-9A-Z]|://[^\s@]{1,256}@")
 """A long run with a digit or a capital, or a URL that names a user: text with neither is passed without the engine."""
+_SHAPELESS: Final = re.compile(r"[0-9a-f-]{1,64}")
+"""Hexadecimal digits and nothing else, as in a UUID: no rule knows a key by that shape alone, and nearly every session and
+child has such an id. So those who hand in ids, and have no time for the engine to get ready, do not wait for it."""
 _AWS_RULE: Final = "betterleaks.aws-secret-access-key"
 """Kingfisher counts it only beside a key id, because forty characters may be anything; beside the name it is enough."""
 _URI_RULE: Final = "betterleaks.generic-credential-uri"
@@ -40,7 +43,7 @@ class SecretScan:
 
     async def types(self, texts: Iterable[str]) -> tuple[str, ...]:
         """The types of secrets in these texts, each once, in the order found; mostly ``()``."""
-        suspects = [text for text in texts if _CANDIDATE.search(text)]
+        suspects = [text for text in texts if _CANDIDATE.search(text) and not _SHAPELESS.fullmatch(text)]
         if not suspects:
             return ()
         scanner = self._scanner or await self.load()

@@ -11,7 +11,6 @@ has changed meanwhile lets anything through.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -36,9 +35,6 @@ MAX_ITEM_BYTES: Final = cast(Size, LIVE_RULES["max_item_bytes"]).at_most
 RULE: Final = "secret-guard"
 MAX_CLEAN_IDS: Final = 4096
 """Ids known to be none: those of a busy machine's agents, which come back with every request."""
-_SHAPELESS: Final = re.compile(r"[0-9a-f-]{1,64}")
-"""Hexadecimal digits, as in a UUID: no rule knows a key by that shape alone, and nearly every session and child has such
-an id. The engine takes seconds to get ready the first time, which an agent's hook does not wait."""
 _CALLER_IDS: Final = ("session", "agent", "team")
 _IDS: Final = ("owner", "source_ref", "request_id", "turn")
 
@@ -135,7 +131,7 @@ class Guarding(Base):
         """The fields among these whose id looks like a secret, with its types. Clean ones are looked at once."""
         found = {}
         for field, value in ids.items():
-            if value in self._clean_ids or _SHAPELESS.fullmatch(value):
+            if value in self._clean_ids:
                 continue
             if types := await self.secrets.types((value,)):
                 found[field] = types
