@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -22,14 +22,22 @@ from amnesiad.service.ledger import Ledger, concerns, read_shown
 from amnesiad.store import vault
 from amnesiad.store.log import at_or_past
 from amnesiad.store.tail import Item, Tails, place_behind
+from amnesiad.wire.feeding import (
+    CHANGED_FACTS,
+    FeedChanged,
+    FeedInjected,
+    FeedMissed,
+    FeedOpened,
+    FeedPolicy,
+    FeedScrubbed,
+    FeedWritten,
+)
 from amnesiad.workspace import Workspace
 
 RETRY_S: Final = 0.5
 """Between two looks for a store that is away."""
 INJECTED: Final = frozenset({"inject", "fire"})
 """What brings notes into a context without being asked for each; a recall is its asker's own business."""
-FACTS: Final = ("reason", "by", "cause", "provenance", "scope", "ttl_ms", "fields", "to", "target", "result")
-"""What an event of a note tells besides who, when and which: codes, numbers and ids."""
 
 
 class Feeding(Ledger):
@@ -66,10 +74,11 @@ class Feeding(Ledger):
         place, cursor = await tails.end(keys)
         if request.after is not None:
             place, cursor = place_behind(request.after), request.after
-        yield wire.FeedItem(seq=cursor, type="opened", data={"at": now})
+        yield wire.FeedItem(seq=cursor, type="opened", data=_data(FeedOpened(at=now)))
         kept_since = now - workspace.policy.audit_retention
         if at_or_past(f"{max(0, kept_since)}-0", cursor) and await tails.trimmed(keys, place):
-            yield wire.FeedItem(seq=cursor, type="missed", data={"types": ["injected"], "until": kept_since})
+            missed = FeedMissed(types=("injected",), until=kept_since)
+            yield wire.FeedItem(seq=cursor, type="missed", data=_data(missed))
         while True:
             try:
                 if (workspace := await self._still(request.workspace, ws)) is None:
@@ -146,14 +155,16 @@ def _injected(raw: bytes | None, caller: Caller) -> dict[str, Any] | None:
     shown = None if raw is None else read_shown(raw)
     if shown is None or shown.kind not in INJECTED or not concerns(shown, caller):
         return None
-    return {
-        "ids": [id_ for id_, _, _ in shown.ids],
-        "tokens": shown.tokens,
-        "at": shown.at,
-        "actor": shown.actor,
-        "kind": shown.kind,
-        "deterrents": [id_ for id_, _ in shown.deterrents],
-    }
+    return _data(
+        FeedInjected(
+            ids=tuple(id_ for id_, _, _ in shown.ids),
+            tokens=shown.tokens,
+            at=shown.at,
+            actor=shown.actor,
+            kind=cast(Any, shown.kind),
+            deterrents=tuple(id_ for id_, _ in shown.deterrents),
+        )
+    )
 
 
 def _type(event: Event) -> str:
@@ -163,11 +174,15 @@ def _type(event: Event) -> str:
 def _facts(event: Event) -> dict[str, Any]:
     """What an item tells of an event: never a word of a note, nor anything its writer put into free text."""
     if isinstance(event, PolicyChanged):
-        return {"name": event.name, "old": event.old, "new": event.new, "at": event.at, "actor": event.actor}
+        return _data(FeedPolicy(name=event.name, old=event.old, new=event.new, at=event.at, actor=event.actor))
     if isinstance(event, Scrubbed):
-        return {"through": event.through, "result": event.result, "at": event.at}
-    told: dict[str, Any] = {"id": event.note, "at": event.at, "actor": event.actor}
+        return _data(FeedScrubbed(through=event.through, result=event.result, at=event.at))
     if isinstance(event, Created):
-        return told | {"kind": event.kind, "ttl": event.ttl_ms}
-    facts: dict[str, Any] = msgspec.to_builtins(event)
-    return told | {name: facts[name] for name in FACTS if name in facts}
+        return _data(FeedWritten(id=event.note, at=event.at, actor=event.actor, kind=event.kind, ttl=event.ttl_ms))
+    facts = {name: value for name, value in msgspec.structs.asdict(event).items() if name in CHANGED_FACTS}
+    return _data(FeedChanged(id=event.note, at=event.at, actor=event.actor, **facts))
+
+
+def _data(shape: msgspec.Struct) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(shape)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in told.items()}

@@ -13,6 +13,7 @@ import msgspec
 
 from amnesiad.wire import answers, requests
 from amnesiad.wire.answers import STATUS
+from amnesiad.wire.feeding import FEED
 from amnesiad.wire.fields import SCHEMAS
 from amnesiad.wire.verbs import VERBS, VerbSpec
 
@@ -188,6 +189,7 @@ def _schemas() -> dict[str, Schema]:
         answers.FeedItem,
         answers.HealthAnswer,
         answers.ReadyAnswer,
+        *FEED.values(),
     ]
     _, found = msgspec.json.schema_components(
         list(dict.fromkeys(types)), schema_hook=lambda mark: _ref(mark.__name__), ref_template=_REF + "{name}"
@@ -196,6 +198,7 @@ def _schemas() -> dict[str, Schema]:
     for mark, schema in SCHEMAS.items():
         schemas[mark.__name__] = {"title": mark.__name__, **schema}
     _several(schemas)
+    _items(schemas)
     return dict(sorted(schemas.items()))
 
 
@@ -216,6 +219,26 @@ def _several(schemas: dict[str, Schema]) -> None:
     }
     schemas["BatchAnswer"]["properties"]["answers"]["items"] = {
         "anyOf": [_ref(name) for name in (*told, "ErrorAnswer")]
+    }
+
+
+def _items(schemas: dict[str, Schema]) -> None:
+    """The items of the feed, each type with its own data, where the type of a client only says an object."""
+    item = schemas["FeedItem"]
+    types: dict[str, list[str]] = {}
+    for name, shape in FEED.items():
+        types.setdefault(shape.__name__, []).append(name)
+    schemas["FeedItem"] = {
+        "title": item["title"],
+        "description": item["description"],
+        "anyOf": [
+            {
+                "type": "object",
+                "properties": {**item["properties"], "type": {"enum": sorted(names)}, "data": _ref(shape)},
+                "required": item["required"],
+            }
+            for shape, names in types.items()
+        ],
     }
 
 
