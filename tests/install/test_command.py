@@ -54,6 +54,13 @@ class TestInstall:
         assert main(["install", "claude-code", "--undo", "--yes"]) == 0
         assert "nothing of ours" in capsys.readouterr().out
 
+    def test_another_status_line_is_told_of(self, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """It stays, and whoever asked for ours learns why it is not there."""
+        (home / ".claude").mkdir()
+        (home / ".claude/settings.json").write_text('{"statusLine": {"type": "command", "command": "mine"}}')
+        assert main(["install", "claude-code", "--yes", "--statusline"]) == 0
+        assert "another status line" in capsys.readouterr().err
+
     def test_print_writes_nothing(self, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """What to add by hand, with the file each part belongs into; for Codex its configuration as TOML."""
         assert main(["install", "codex", "--print", "--workspace", "w"]) == 0

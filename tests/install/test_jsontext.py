@@ -76,6 +76,7 @@ def test_taking_what_is_not_there_changes_nothing() -> None:
         ('// settings\n{"a": 1}', "comments"),
         ('{\n  /* no */\n  "a": 1\n}', "comments"),
         ('{"secret": ', "line 1"),
+        ("[" * 100_000, "line 1"),
     ],
 )
 def test_what_is_no_json_is_refused_unquoted(text: str, words: str) -> None:

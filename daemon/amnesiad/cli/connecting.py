@@ -200,6 +200,8 @@ def _install_agent(dialog: Dialog, agent: Agent, scope: Scope, wanted: Wanted, *
         dialog.make(settings.undo(agent, scope, places), f"nothing of ours is in {agent.title}'s settings")
         return
     made = dialog.make(settings.install(agent, scope, places, wanted), f"{agent.title} is connected already")
+    if wanted.statusline and settings.has_another_status_line(agent, scope, places):
+        dialog.tell("another status line is set, and it stays; take it out to have ours")
     if scope not in agent.mcp:
         dialog.tell(f"add our MCP server yourself:\n\n{_mcp_by_hand(agent, wanted)}")
     if agent.note:

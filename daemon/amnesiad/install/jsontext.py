@@ -40,7 +40,7 @@ def parse(text: str, name: str) -> Any:
         return {}
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         what = "has comments, which JSON has not" if _COMMENT.search(text) else f"is not JSON (line {line})"
         raise Invalid(

@@ -142,6 +142,13 @@ def status_value(wanted: Wanted) -> dict[str, Any]:
     return {"type": "command", "command": commands.status_line(socket=wanted.socket, workspace=wanted.workspace)}
 
 
+def has_another_status_line(agent: Agent, scope: Scope, places: Places) -> bool:
+    """Whether somebody else's status line is set, which ``install`` leaves alone."""
+    path = places.of(agent, scope, agent.files[scope])
+    line = _parsed((read(path) or "").removeprefix(BOM), path).get("statusLine")
+    return line is not None and not _is_our_line(line)
+
+
 def find(agent: Agent, scope: Scope, places: Places) -> list[Found]:
     """Our hooks in the agent's file. Raises ``Invalid`` for a file that cannot be read."""
     path = places.of(agent, scope, agent.files[scope])
