@@ -15,6 +15,7 @@ from tests.support import dump
 from amnesiad import wire
 from amnesiad.agents import DIALECTS, MAX_CONTEXT_UNITS
 from amnesiad.core.errors import Invalid
+from amnesiad.errors import StoreUnavailable
 from amnesiad.service import Service
 from amnesiad.service.hooking import MAX_WATCHED
 from amnesiad.service.twins import WINDOW_MS
@@ -426,6 +427,19 @@ class TestTwins:
         first, ended, again, ended_again = await stream(service)
         assert (first, ended) == (again, ended_again)
         assert first["id"] != ended["id"]
+
+    async def test_the_twin_of_one_that_failed_is_told(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The store was away for a moment: what the first could not be told, the second is."""
+        await remember(service, "never push on friday", kind="directive")
+
+        async def away(request: wire.EventsRequest) -> wire.EventsAnswer:
+            raise StoreUnavailable(f"{len(request.events)} events found no store")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(service, "events", away)
+            error = await refused(hook(service, "claude-code", "SessionStart", prompt_id="p1"))
+        assert error.code == "store_unavailable"
+        assert "friday" in await told(service, "SessionStart", prompt_id="p1")
 
     async def test_different_calls_are_no_twins(self, service: Service) -> None:
         """By the turn, the call, the child, what is asked or what is done."""

@@ -66,14 +66,23 @@ class Hooking(Governing):
         key = self._key(name, seen)
         if self._twins.told_before(key, now):
             return {}
-        workspace = await self.open(name, create=False)
+        try:
+            return await self._answer(request.agent_name, seen, place, caller, key, now)
+        except BaseException:  # also a deadline: what this one was not told, its twin may still hear
+            self._twins.take_back(key)
+            raise
+
+    async def _answer(
+        self, agent_name: str, seen: Occurrence, place: Place, caller: wire.CallerSpec, key: str, now: int
+    ) -> dict[str, Any]:
+        workspace = await self.open(place.workspace, create=False)
         if workspace is None:
             return {}
         await self._tell(place, seen, key, now)
         self._show_life(workspace, caller.to_core(), seen, now)
         text = await self._bring(workspace, caller, place, seen)
-        watch = self._anchored(workspace, caller, place, now) if agents.watches(request.agent_name, seen) else ()
-        return agents.answer(request.agent_name, seen, text, watch)
+        watch = self._anchored(workspace, caller, place, now) if agents.watches(agent_name, seen) else ()
+        return agents.answer(agent_name, seen, text, watch)
 
     async def _place(self, request: wire.HooksRequest, seen: Occurrence) -> Place:
         if seen.cwd is not None:

@@ -31,3 +31,7 @@ class Twins:
         if len(self._told) > MAX_KEPT:
             self._told.popitem(last=False)
         return False
+
+    def take_back(self, key: str) -> None:
+        """Nothing came of it: whoever says it next is the first."""
+        self._told.pop(key, None)
