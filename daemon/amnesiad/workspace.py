@@ -172,8 +172,7 @@ class Workspace:
         self._costs.clear()
         self._active = self._ranking()
         for note in self.notes.values():
-            self._file(note)
-            (self.live if note.live else self.ended).stand(note.id, self._standing(note))
+            (self.live if note.live else self.ended).stand(note.id, self._file(note))
             if note.state == "active":
                 self._active.put(note)
 
@@ -310,7 +309,7 @@ class Workspace:
         self.words[note.id] = words
         self.unreadable.pop(note.id, None)
         self.bytes[note.regime] += note.size
-        self._file(note)
+        standing = self._file(note)
         index, other = (self.live, self.ended) if note.live else (self.ended, self.live)
         if (
             old is None
@@ -319,11 +318,11 @@ class Workspace:
             or group_of(old) != group_of(note)
         ):
             other.drop(note.id)
-            index.put(note.id, words, group_of(note), self._standing(note))
+            index.put(note.id, words, group_of(note), standing)
             if self.vectors is not None:
                 (self.vectors.expect if note.live else self.vectors.drop)(note.id)
         else:
-            index.stand(note.id, self._standing(note))
+            index.stand(note.id, standing)
         filed = (triggers, anchors) if old is not None and old.live else ((), ())
         if filed != ((words.triggers, words.anchors) if note.live else ((), ())):
             self.triggered.put(note.id, words.triggers if note.live else ())
@@ -346,15 +345,13 @@ class Workspace:
         if note.state == "active":
             self._active.put(note)
 
-    def _file(self, note: Note) -> None:
+    def _file(self, note: Note) -> Standing:
         step = clocks.next_transition(note, self.policy)
         if step is None:
             self.due.pop(note.id, None)
-        else:
-            self.due[note.id] = step.at
-
-    def _standing(self, note: Note) -> Standing:
-        return Standing(class_of(note), note.created_at, self.due.get(note.id))
+            return Standing(class_of(note), note.created_at)
+        self.due[note.id] = step.at
+        return Standing(class_of(note), note.created_at, step.at, step.to not in LIVE)
 
     def _unlink(self, note: Note) -> None:
         words = self.words[note.id]

@@ -61,7 +61,7 @@ async def held_against_a_walk(service: Service, dice: random.Random, since: int)
                 {"states": [dice.choice(["active", "stale"])]},
                 {"since": since},
                 {"owner": "s1"},
-                {"tags": ["odd"]},
+                {"tags": dice.choice([["odd"], ["*"], ["odd", "a_b/c.py"]])},
             ]
             fields = dice.choice(narrowed) | {"limit": dice.choice([1, 3, 10, 100])}
             workspace = await projection(service)
@@ -98,7 +98,7 @@ async def test_what_is_chosen_is_what_a_walk_would_put_first(
                 elif facts["caller"].get("agent_kind") is None:
                     facts["scope"] = dice.choice(["workspace", "session"])
                 if dice.random() < 0.3:
-                    facts["tags"] = ["odd"]
+                    facts["tags"] = dice.choice([["odd"], ["*"], ["odd", "a_b/c.py"]])
                 text = " ".join(dice.choices(VOCABULARY, k=dice.choice([1, 2, 6])))
                 ids.append(await remember(service, f"{text} {len(ids)}", **facts))
             case "policy":

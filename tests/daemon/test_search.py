@@ -299,6 +299,17 @@ def test_every_word_must_occur() -> None:
     assert index.contains_all_words("name_user") == set()
 
 
+@settings(deadline=None)
+@given(texts, texts, texts)
+def test_a_tag_narrows_to_no_fewer_notes_than_have_it(content: str, other: str, tag: str) -> None:
+    """Whatever signs a tag is made of, beside whatever text: the notes that may have it hold those that do."""
+    index = Index()
+    index.put("n0", Words(content=content, tags=(other, tag)))
+    index.put("n1", Words(content=tag))
+    flags = index.narrowed([tag])
+    assert flags is None or flags[index.slots(["n0", "n1"])].all()
+
+
 def test_a_pasted_document_is_looked_up_by_its_rarest_words() -> None:
     """A query of thousands of words still finds the note that shares its rare word."""
     index = index_of(*["common words everywhere"] * 50, "the needle lies here")

@@ -5,7 +5,7 @@ inside a worth by what falls with age, the same way for all notes of one clock: 
 What is chosen holds the first notes of the order and few others; whoever asks puts them in order and decides. It is
 exact: a whole band and every class is weighed, however large.
 
-A note whose standing says nothing about now any more (``Standing.until``), and every note where standings do not tell
+A note that is of another class by now than its standing says (``Standing.until``), and every note where standings do not tell
 enough (``Asked.certain``), is looked at before it counts for anything.
 """
 
@@ -47,6 +47,8 @@ class Asked(NamedTuple):
     now: int
     since: int | None = None
     until: int | None = None
+    only: Flags | None = None
+    """By slot, what else is wanted of a note."""
     certain: bool = True
     """Whether group, class and creation tell all there is to ask; if not, each note is looked at before it counts."""
 
@@ -126,10 +128,14 @@ class _Pool:
         standings, asked = self._index.standings, self._asked
         slots = layer.slots
         numbers = standings.numbers[slots]
-        doubtful = standings.until[slots] <= asked.now
+        passed = standings.until[slots] <= asked.now
+        ends = standings.ends[slots]
+        doubtful = passed & ~ends
+        keep = (self._wanted[numbers] | doubtful) & ~(passed & ends)
+        if asked.only is not None:
+            keep &= asked.only[slots]
         if not asked.certain:
             doubtful[:] = True
-        keep = self._wanted[numbers] | doubtful
         if asked.since is not None:
             keep &= standings.created_at[slots] >= asked.since
         if asked.until is not None:

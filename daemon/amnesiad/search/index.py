@@ -319,14 +319,28 @@ class Index:
         Words are wholes: ``user`` finds ``user_name``, ``user_name`` does not find ``user``. A run of an unspaced
         script occurs where all its pairs of neighbours do.
         """
+        words = required_terms(query)
+        return {self.ids[slot] for slot in self._with_all(words).tolist()} if words else set()
+
+    def narrowed(self, texts: Sequence[str]) -> Flags | None:
+        """By slot, which notes may hold all of these texts, as far as their words tell; ``None`` for all of them."""
+        words = [word for text in texts for word in required_terms(text)]
+        if not words:
+            return None
+        slots = self._with_all(words)
+        flags = np.zeros(len(self.ids), np.bool_)
+        flags[slots] = True
+        return flags
+
+    def _with_all(self, words: Sequence[str]) -> Slots:
         self._read_queue()
         common: Slots = np.empty(0, np.intp)
-        for number, term in enumerate(required_terms(query)):
+        for number, term in enumerate(words):
             slots = (self._row(term) >> TF_BITS).astype(np.intp)
             common = slots if number == 0 else np.intersect1d(common, slots, assume_unique=True)
             if not len(common):
                 break
-        return {self.ids[slot] for slot in common.tolist()}
+        return common
 
 
 def _text(words: Words) -> str:

@@ -114,7 +114,8 @@ class Explaining(Injecting):
             if request.query and not self.found(workspace, viewer, request.query, note.id, now):
                 rule, text = "no-shared-word", "no word of the query stands in its text, key, tags or anchors"
                 if workspace.vectors is not None:
-                    text += ", and in meaning it is not near"
+                    near = "it is not near" if note.id in workspace.vectors else "it is not known yet"
+                    text += f", and in meaning {near}"
             return None, [_obstacle("recall", rule, text)]
         if place <= request.limit:
             return place, []

@@ -38,5 +38,13 @@ def asked(workspace: Workspace, caller: Caller, wanted: ranking.Filter, now: int
             return None
         return class_of(note)
 
-    certain = not (wanted.tags or wanted.paths)
-    return Asked(among, worth, look, now, wanted.since, wanted.until, certain=certain)
+    return Asked(
+        among,
+        worth,
+        look,
+        now,
+        wanted.since,
+        wanted.until,
+        only=workspace.live.narrowed(wanted.tags) if wanted.tags else None,
+        certain=not (wanted.tags or wanted.paths),
+    )
