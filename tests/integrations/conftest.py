@@ -15,6 +15,7 @@ from amnesiad.api.serve import serve
 from amnesiad.secretscan import RULES_FOLDER, SecretScan
 from amnesiad.service import Service
 from amnesiad.settings import load_settings
+from amnesiad.tokens import count_o200k
 
 __all__ = ["clock", "service"]
 
@@ -41,6 +42,7 @@ def detector() -> SecretScan:
     """The secret guard's engine, made ready once: most items look as if they could hold a key."""
     made = SecretScan(load_settings(environ={}).state_dir / RULES_FOLDER)
     asyncio.run(made.load())
+    count_o200k("")  # likewise: the first injection would wait for the vocabulary
     return made
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from redis.asyncio import Redis
+
+PATIENCE_S: Final = 30.0
+"""What an adapter under test waits for: a busy machine must not look like memory that is away."""
 
 Step = str | tuple[str, dict[str, Any]]
 """What a model does next: an answer, or a call of a tool with its arguments."""

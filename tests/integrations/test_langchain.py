@@ -20,7 +20,7 @@ from pydantic import PrivateAttr
 from redis.asyncio import Redis
 from tests.daemon.desk import call, remember
 from tests.integrations.running import run_example
-from tests.integrations.scripted import Step, heard, steps
+from tests.integrations.scripted import PATIENCE_S, Step, heard, steps
 
 from amnesiad.integrations.langchain import AmnesiaMiddleware
 from amnesiad.service import Service
@@ -70,7 +70,7 @@ def look(at: str) -> str:
 
 @pytest.fixture
 async def middleware(daemon: str) -> AsyncIterator[AmnesiaMiddleware]:
-    made = AmnesiaMiddleware(daemon, workspace="desk")
+    made = AmnesiaMiddleware(daemon, workspace="desk", timeout_s=PATIENCE_S)
     yield made
     await made.link.aclose()
 
@@ -161,7 +161,7 @@ async def test_a_budget_is_kept(daemon: str, service: Service) -> None:
     """C45: no more than the budget is added to a request."""
     for n in range(50):
         await remember(service, f"fact number {n} about the sky")
-    middleware = AmnesiaMiddleware(daemon, workspace="desk", session="s", budget_tokens=200)
+    middleware = AmnesiaMiddleware(daemon, workspace="desk", timeout_s=PATIENCE_S, session="s", budget_tokens=200)
     model = Scripted.of("ok")
     await ask(create_agent(model, [], middleware=[middleware]), "the sky", asynchronous=True)
     await middleware.link.aclose()

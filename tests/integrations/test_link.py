@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import importlib
 import json
 import re
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.integrations.scripted import PATIENCE_S
 
 from amnesiad.core.intake import check_id
 from amnesiad.integrations import link
@@ -68,7 +72,7 @@ async def test_a_link_that_comes_back_says_so_by_saying_nothing(
 ) -> None:
     """C44: a daemon that is away is told of once in a row, and again only when it was back in between."""
     path = place / "c.sock"
-    async with Link(path, workspace="desk") as way:
+    async with Link(path, workspace="desk", timeout_s=PATIENCE_S) as way:
         for _ in range(3):
             assert await way.ablock("tea", None, {}) == ""
             await way.areport("turn-end", {})
@@ -82,7 +86,27 @@ async def test_a_link_that_comes_back_says_so_by_saying_nothing(
 
 async def test_a_long_prompt_is_looked_up_by_its_end(daemon: str) -> None:
     """V25: a prompt of any length is no error."""
-    async with Link(daemon, workspace="desk") as way:
+    async with Link(daemon, workspace="desk", timeout_s=PATIENCE_S) as way:
         for prompt in ("x " * 100_000 + "tea", "\x00", "", " ", "🍵" * 5000):
             assert await way.ablock(prompt, 100, {"session": "s1"}) == ""
     assert len(str(link._inject("x" * 9999, None, {})["query"])) == link.MAX_QUERY_CHARS
+
+
+@pytest.mark.filterwarnings("ignore:unclosed")
+async def test_loops_that_end_leave_nothing_open(daemon: str) -> None:
+    """C43: a program that starts a loop for each run, and closes nothing, holds no more connections at the end."""
+    way = Link(daemon, workspace="desk", timeout_s=PATIENCE_S)
+    open_files = Path("/dev/fd")
+
+    def program() -> int:
+        counts = []
+        for _ in range(12):
+            asyncio.run(way.areport("heartbeat", {"session": "s1"}))
+            gc.collect()
+            counts.append(len(list(open_files.iterdir())))
+        return counts[-1] - counts[1]
+
+    with ThreadPoolExecutor(1) as threads:
+        assert await asyncio.get_running_loop().run_in_executor(threads, program) < 4
+    way.close()
+    gc.collect()

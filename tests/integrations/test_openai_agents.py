@@ -14,7 +14,7 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 from redis.asyncio import Redis
 from tests.daemon.desk import call, remember
 from tests.integrations.running import run_example
-from tests.integrations.scripted import Step, heard, steps
+from tests.integrations.scripted import PATIENCE_S, Step, heard, steps
 
 from amnesiad.integrations.openai_agents import AmnesiaMemory
 from amnesiad.service import Service
@@ -60,7 +60,7 @@ def look(at: str) -> str:
 
 @pytest.fixture
 async def memory(daemon: str) -> AsyncIterator[AmnesiaMemory]:
-    made = AmnesiaMemory(daemon, workspace="desk", session="s1", children=["clerk"])
+    made = AmnesiaMemory(daemon, workspace="desk", timeout_s=PATIENCE_S, session="s1", children=["clerk"])
     yield made
     await made.link.aclose()
 
@@ -156,7 +156,7 @@ async def test_the_tools(memory: AmnesiaMemory, service: Service) -> None:
 
 async def test_a_session_of_each_run(daemon: str, redis: Redis) -> None:
     """One memory serves many conversations: the session is what the function makes of the run's context."""
-    memory = AmnesiaMemory(daemon, workspace="desk", session=lambda context: context["thread"])
+    memory = AmnesiaMemory(daemon, workspace="desk", timeout_s=PATIENCE_S, session=lambda context: context["thread"])
     for thread in ("t1", "t2"):
         await run(memory, Agent(name="main", model=Scripted("ok")), "hello", context={"thread": thread})
     await memory.link.aclose()

@@ -12,7 +12,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from redis.asyncio import Redis
 from tests.daemon.desk import call, remember
 from tests.integrations.running import run_example
-from tests.integrations.scripted import Step, heard, steps
+from tests.integrations.scripted import PATIENCE_S, Step, heard, steps
 
 from amnesiad.integrations.pydantic_ai import Amnesia
 from amnesiad.service import Service
@@ -43,7 +43,7 @@ def look(at: str) -> str:
 
 @pytest.fixture
 async def amnesia(daemon: str) -> AsyncIterator[Amnesia]:
-    made = Amnesia(daemon, workspace="desk", session="s1")
+    made = Amnesia(daemon, workspace="desk", timeout_s=PATIENCE_S, session="s1")
     yield made
     await made.link.aclose()
 
@@ -101,7 +101,7 @@ async def test_the_turn_ends_however_the_run_does(amnesia: Amnesia, redis: Redis
 async def test_the_conversation_is_the_session(daemon: str, redis: Redis, service: Service) -> None:
     """C23: with no session given, a conversation sees its own notes and no other's, and its turns are its own."""
     await remember(service, "only for the first", scope="session", caller={"session": "c1"})
-    amnesia = Amnesia(daemon, workspace="desk")
+    amnesia = Amnesia(daemon, workspace="desk", timeout_s=PATIENCE_S)
     seen = []
     for conversation in ("c1", "c2"):
         script = Script("ok")
@@ -138,7 +138,7 @@ async def test_the_tools(amnesia: Amnesia, service: Service) -> None:
 
 async def test_without_tools(daemon: str) -> None:
     """A model that is only reminded has none of ours."""
-    amnesia = Amnesia(daemon, workspace="desk", session="s1", with_tools=False)
+    amnesia = Amnesia(daemon, workspace="desk", timeout_s=PATIENCE_S, session="s1", with_tools=False)
     script = Script("ok")
     await Agent(script.model, capabilities=[amnesia]).run("hello")
     await amnesia.link.aclose()

@@ -106,6 +106,7 @@ class Link:
     def close(self) -> None:
         """Close the blocking connection; a later request opens a new one."""
         self._client.close()
+        self._drop_over()
 
     async def aclose(self) -> None:
         """Close also the running loop's connections."""
@@ -122,8 +123,14 @@ class Link:
         """The running loop's client."""
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
+            self._drop_over()
             self._clients[loop] = AsyncClient(self._socket, **self._given)
         return self._clients[loop]
+
+    def _drop_over(self) -> None:
+        """What ran in a loop that is over can only be dropped, which closes it; kept, it would keep its loop, too."""
+        for over in [loop for loop in self._clients if loop.is_closed()]:
+            del self._clients[over]
 
     # -- strictly ------------------------------------------------------------------------------------------------------
 
