@@ -226,7 +226,7 @@ class TestAnswers:
         items = [{"seq": one["id"], "type": one["event"], "data": json.loads(one["data"])} for one in fields]
         assert [list(item.iter_errors(one)) for one in items] == [[], []]
         assert [one["type"] for one in items] == ["opened", "written"]
-        assert not item.is_valid({**items[1], "type": "opened"})
+        assert not item.is_valid({**items[1], "type": "injected"})
         for query in ({}, {"workspace": "w", "role": "king"}, {"workspace": "w", "after": "x"}, {"workspace": "none"}):
             refused = session.get("http://amnesiad/v1/feed", params=query, timeout=PATIENCE_S)
             refusal = told["components"]["responses"][f"Refusal{refused.status_code}"]["content"]["application/json"]
