@@ -31,6 +31,7 @@ async def glance(service: Service, payload: dict[str, Any] | None = None, named:
         ((1, 0, 36, 59_999), "🧠 1 active · 36 tok · last forgotten just now"),
         ((1, 0, 999, 7_200_000), "🧠 1 active · 999 tok · last forgotten 2 h ago"),
         ((1, 0, 1000, 3 * DAY), "🧠 1 active · 1.0k tok · last forgotten 3 d ago"),
+        ((9, 0, 2_240_200, None), "🧠 9 active · 2.2M tok"),
     ],
 )
 def test_the_line(figures: tuple[int, int, int, int | None], line: str) -> None:

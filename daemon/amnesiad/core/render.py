@@ -216,10 +216,16 @@ def glance_line(*, active: int, stale: int, tokens: int, forgotten_ago_ms: int |
     if stale:
         parts.append(f"{stale} stale")
     if tokens:
-        parts.append(f"{tokens / 1000:.1f}k tok" if tokens >= 1000 else f"{tokens} tok")
+        parts.append(f"{_short(tokens)} tok")
     if forgotten_ago_ms is not None:
         parts.append(f"last forgotten {_ago(forgotten_ago_ms)}")
     return f"{MEMORY_SIGN} {' · '.join(parts)}"
+
+
+def _short(count: int) -> str:
+    if count >= 1_000_000:
+        return f"{count / 1_000_000:.1f}M"
+    return f"{count / 1000:.1f}k" if count >= 1000 else str(count)
 
 
 def _ago(ms: int) -> str:
