@@ -37,16 +37,16 @@ async def events(client: AsyncClient) -> Counter[tuple[str, ...]]:
 
 @pytest.mark.timeout(120)
 async def test_four_passes_at_once(fleet: Fleet) -> None:
-    """V02: 8000 notes are due and four workers settle them in four passes at once: each note expires once and is
-    forgotten once, and the counts add up."""
+    """V02: 8000 notes are due, and four workers settle them in four passes at once that two daemons asked for: each note
+    expires once and is forgotten once, and the counts add up, at both."""
     await fleet.store()
-    await fleet.daemon()
+    await asyncio.gather(fleet.daemon("a"), fleet.daemon("b"))
     workers = await asyncio.gather(*(fleet.worker() for _ in range(4)))
-    client = fleet.client(role="human")
+    client, other = fleet.client(role="human"), fleet.client("b", role="human")
     for worker in workers:
         worker.signal(signal.SIGSTOP)
     await fill(client, 8000)
-    passes = [asyncio.create_task(client.settle()) for _ in workers]
+    passes = [asyncio.create_task(asked.settle()) for asked in (client, other) * 2]
     redis = fleet.redis()
     await wait_until(lambda: _handed_out(redis, len(workers)))
     for worker in workers:
@@ -55,7 +55,7 @@ async def test_four_passes_at_once(fleet: Fleet) -> None:
     assert sum(one.get("conflicts", 0) for one in figures) > 0, "the passes did meet"
 
     async def settled() -> bool:
-        return (await client.status()).counts.forgotten == 8000
+        return {(await asked.status()).counts.forgotten for asked in (client, other)} == {8000}
 
     await wait_until(settled, PATIENCE_S)
     assert await events(client) == {("created", "expired", "forgotten"): 8000}
@@ -114,15 +114,15 @@ async def test_a_worker_killed_in_the_middle(fleet: Fleet) -> None:
 
 @pytest.mark.timeout(120)
 async def test_a_worker_paused_in_the_middle(fleet: Fleet) -> None:
-    """C37: a worker is paused in the middle of a pass, another one does the work, and the first goes on with what it
-    had read: no note is touched twice."""
+    """C37: a worker is paused in the middle of a pass, another one does the work that another daemon asks for, and the
+    first goes on with what it had read: no note is touched twice."""
     await fleet.store()
-    await fleet.daemon()
+    await asyncio.gather(fleet.daemon("a"), fleet.daemon("b"))
     sleepy = await fleet.worker()
     client, redis = fleet.client(role="human"), fleet.redis()
     notes, keys = await halt_midway(client, redis, sleepy.pid)
     brisk = await fleet.worker()
-    await client.settle()
+    await fleet.client("b", role="human").settle()
     assert await redis.hlen(keys.tomb) == notes
     sleepy.signal(signal.SIGCONT)
     await brisk.stop()
