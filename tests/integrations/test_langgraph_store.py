@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -562,6 +563,29 @@ class TestNotes:
         async with AmnesiaStore(place / "none.sock", workspace=WORKSPACE) as store:
             with pytest.raises(DaemonUnreachable):
                 await Face(store, asynchronous).get(("a",), "k")
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_random_work_on_both_stores(amnesia: AmnesiaStore, service: Service, seed: int) -> None:
+    """Whatever is put, replaced and deleted in whatever order, both stores hold the same and answer filters alike."""
+    dice, reference = random.Random(seed), InMemoryStore()
+    labels, keys = ("a", "b", "c d"), ("k", "l", "")
+    for _ in range(60):
+        namespace = tuple(dice.choice(labels) for _ in range(dice.randint(1, 3)))
+        key, value = dice.choice(keys), {"n": dice.randint(0, 3), "of": list(namespace)[: dice.randint(0, 2)]}
+        ops: list[Op] = [PutOp(namespace, key, None if dice.random() < 0.3 else value)]
+        if dice.random() < 0.3:
+            ops.append(PutOp(namespace[:1], dice.choice(keys), value))
+        for store in (reference, amnesia):
+            await store.abatch(ops)
+        prefix = namespace[: dice.randint(0, 2)]
+        condition = dice.choice([None, {"n": {"$gte": 2}}, {"n": value["n"]}, {"of": value["of"]}, {"n": {"$ne": 1}}])
+        found = [await store.asearch(prefix, filter=condition, limit=100) for store in (reference, amnesia)]
+        held = [sorted((item.namespace, item.key, str(item.value)) for item in items) for items in found]
+        assert held[0] == held[1], (prefix, condition)
+    everything = {item.namespace for item in await reference.asearch((), limit=100)}
+    assert await amnesia.alist_namespaces() == sorted(everything)
+    assert await problems(service) == ()
 
 
 async def test_in_a_graph(ours: Face, asynchronous: bool) -> None:
