@@ -416,7 +416,11 @@ class Workspace:
         known = self._costs.get(note_id)
         if known is None:
             known = self._costs[note_id] = note_cost(
-                self.notes[note_id], self.words[note_id], self.policy, counter_for(self.policy)
+                self.notes[note_id],
+                self.words[note_id],
+                self.policy,
+                counter_for(self.policy),
+                partial(self.units, note_id),
             )
         return known
 

@@ -240,7 +240,9 @@ def test_a_price_holds_at_any_time(text: str, days: int, counter: Counter) -> No
     """A note's cached price is never below its line's cost, however much of its life remains."""
     one, words = note(1, kind="fact", ttl_ms=60 * DAY_MS), Words(content=text)
     line = render.memory_line(one, words, DEFAULTS, T0 + days * DAY_MS)
-    assert counter.tokens(line + "\n") + counter.per_note <= note_cost(one, words, DEFAULTS, counter) + 2
+    price = note_cost(one, words, DEFAULTS, counter)
+    assert counter.tokens(line + "\n") + counter.per_note <= price + 2
+    assert note_cost(one, words, DEFAULTS, counter, lambda widest: line_units(counter, widest)) == price
 
 
 def test_c45_ten_thousand_notes_and_500_tokens() -> None:

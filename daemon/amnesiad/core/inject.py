@@ -93,9 +93,16 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """For each note that was tried and did not fit: the tokens that were left when its turn came."""
 
 
-def note_cost(note: Note, words: Words, policy: Policy, counter: Counter) -> int:
-    """An upper bound of what the note's line costs, whatever the time: keep it until the note's version changes."""
-    return line_cost(counter, render.widest_memory_line(note, words, policy))
+def note_cost(
+    note: Note, words: Words, policy: Policy, counter: Counter, units: Callable[[str], int] | None = None
+) -> int:
+    """An upper bound of what the note's line costs, whatever the time: keep it until the note's version changes.
+
+    ``units`` is ``line_units`` of this counter where somebody keeps what it has counted: most lines are shown as they
+    are priced.
+    """
+    line = render.widest_memory_line(note, words, policy)
+    return line_cost(counter, line) if units is None else counter.charge(units(line)) + counter.per_note
 
 
 def select(
