@@ -381,3 +381,21 @@ def test_a_stream_id_is_one_that_the_store_can_hold(value: str) -> None:
         decode("dead", retry=[value])
     assert refusal.value.field == "retry[0]"
     assert decode("dead", retry=["18446744073709551615-18446744073709551615"]).retry
+
+
+@pytest.mark.parametrize("path", ["", "/etc/passwd", "../x", "x" * 1025, "."])
+def test_a_changed_file_is_one_that_the_bridge_takes(path: str) -> None:
+    """An event that would only be put aside when it is read is refused while its sender still listens."""
+    event = {"event": "file-changed", "workspace": "/src/app", "paths": ["a.py", path]}
+    for body, field in (({"events": [event]}, "events[0].paths[1]"), (event, "paths[1]")):
+        with pytest.raises(CallerError) as refusal:
+            wire.decode("events", json.dumps(body).encode())
+        assert refusal.value.field == field
+        assert refusal.value.message.startswith(field)
+
+
+def test_no_event_names_more_files_than_the_bridge_takes() -> None:
+    """A larger change is sent as several."""
+    event = {"event": "file-changed", "workspace": "/src/app", "paths": ["a.py"] * 257}
+    with pytest.raises(TooLarge):
+        wire.decode("events", json.dumps(event).encode())

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from amnesiad.core.errors import AmnesiaError, CallerError, Invalid, NotFound, TooLarge
+from amnesiad.core.lifecycle import check_event
 from amnesiad.core.rules import suggestion
 from amnesiad.wire.answers import ErrorAnswer, ErrorBody
 from amnesiad.wire.fields import HERE, FieldRefused, check_field
@@ -145,8 +146,20 @@ def _decode_events(raw: bytes) -> EventsRequest:
         several = True  # the strict decoder says what is wrong
     if several:
         request: EventsRequest = _decode(_decoders["events"], raw)
+        for number, event in enumerate(request.events):
+            _check_event(event, f"events[{number}].")
         return request
-    return EventsRequest(events=(_decode(_lifecycle_decoder, raw),))
+    single: LifecycleEvent = _decode(_lifecycle_decoder, raw)
+    _check_event(single, "")
+    return EventsRequest(events=(single,))
+
+
+def _check_event(event: LifecycleEvent, where: str) -> None:
+    """Refuse here what whoever reads the stream could only put aside, when its sender is long gone."""
+    try:
+        check_event(event)
+    except CallerError as refusal:
+        raise type(refusal)(where + refusal.message, hint=refusal.hint, field=f"{where}{refusal.field}") from None
 
 
 def _decode_batch(raw: bytes) -> BatchRequest:

@@ -39,6 +39,7 @@ from amnesiad.core.intake import (
     check_owner,
     check_source_ref,
 )
+from amnesiad.core.lifecycle import MAX_PATHS
 from amnesiad.core.policy import LIVE_RULES
 from amnesiad.core.rules import Size
 from amnesiad.core.times import (
@@ -134,6 +135,7 @@ Content = Annotated[
 Key = Annotated[str, _at_most(MAX_KEY_BYTES)]
 Tags = Annotated[tuple[Annotated[str, _at_most(MAX_TAG_BYTES)], ...], _says(maxItems=MAX_TAGS)]
 AnchorPath = Annotated[str, _at_most(MAX_PATH_BYTES)]
+ChangedPaths = Annotated[tuple[AnchorPath, ...], msgspec.Meta(max_length=MAX_PATHS)]
 Anchors = Annotated[tuple[AnchorPath, ...], _says(maxItems=MAX_ANCHORS)]
 TriggerText = Annotated[str, _at_most(MAX_TRIGGER_BYTES)]
 TriggerWords = Annotated[tuple[TriggerText, ...], _says(maxItems=MAX_TRIGGER_WORDS)]

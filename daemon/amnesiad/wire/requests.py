@@ -23,6 +23,7 @@ from amnesiad.wire.fields import (
     MOST_TRIGGERS,
     SETTING_NAMES,
     Anchors,
+    ChangedPaths,
     Content,
     Cursor,
     DurationMs,
@@ -342,7 +343,7 @@ class LifecycleEvent(
     agent: Token | None = None
     team: Token | None = None
     parent: Token | None = None
-    paths: Limited = ()
+    paths: ChangedPaths = ()
     at: TimeMs | None = None
     source: Token | None = None
 
