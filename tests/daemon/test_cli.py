@@ -368,6 +368,30 @@ class TestShowing:
         assert main(asked.split()) == 0
         assert capsys.readouterr().out.count("notice: this holds what looks like a secret: github-pat") == 1
 
+    def test_a_result_from_another_store_is_shown(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
+        """What became of a note's item elsewhere is told when it is recorded, in the history, and of the note itself."""
+        event = {
+            "seq": "2-0",
+            "type": "mirrored",
+            "at": 0,
+            "actor": "agent:governor",
+            "from": "revoked",
+            "to": "revoked",
+        }
+        canned.answers["mirror"] = {"id": "abcd", "changed": True, "state": "revoked", "seq": "2-0"}
+        canned.answers["history"] = {
+            "events": [{**event, "facts": {"target": "mem0", "result": "deleted"}}], "seq": "2-0",
+        }  # fmt: skip
+        mirrored = {**NOTE, "source_ref": "mem0:4f2a", "mirrored": {"mem0": "deleted"}}
+        canned.answers["inspect"] = {"note": mirrored, "history_length": 2, "text": "", "seq": "2-0"}
+        for command, told in (
+            ("mirror abcd mem0 deleted", "abcd in mem0: deleted"),
+            ("history abcd", "mem0: deleted"),
+            ("inspect abcd", "mem0 deleted"),
+        ):
+            assert main(command.split()) == 0
+            assert told in capsys.readouterr().out
+
     def test_a_failed_proof_is_bad_news(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
         """verify exits with 1 when the notes are not what the log says."""
         canned.answers["verify"] = {"figures": {"notes": 3}, "problems": ["note abcd differs"], "seq": "1-0"}

@@ -249,12 +249,19 @@ def _show_history(answer: Answer) -> None:
             event.get("from") or "-",
             event["to"],
             event["actor"] + (" for the user" if event.get("on_behalf") else ""),
-            ": ".join(part for part in (event.get("reason"), event.get("reason_text")) if part),
+            ": ".join(part for part in _why(event) if part),
         )
         for event in answer["events"]
     )
     table(("AT", "EVENT", "FROM", "TO", "BY", "REASON"), rows)
     _offer_more(answer)
+
+
+def _why(event: dict[str, Any]) -> tuple[str | None, str | None]:
+    """Code and words of the reason; of a result from another store, which store and what became of the item."""
+    if event["type"] == "mirrored":
+        return event["facts"]["target"], event["facts"]["result"]
+    return event.get("reason"), event.get("reason_text")
 
 
 def _offer_more(answer: Answer) -> None:
