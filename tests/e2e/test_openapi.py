@@ -209,7 +209,10 @@ class TestAnswers:
         assert (
             answer.headers["content-type"] in document()["paths"]["/v1/export"]["post"]["responses"]["200"]["content"]
         )
-        assert [json.loads(line)["line"] for line in answer.content.splitlines()].count("note") == 1
+        told = [json.loads(line) for line in answer.content.splitlines()]
+        line = Draft202012Validator({"$ref": "#/components/schemas/ExportLine", "components": document()["components"]})
+        assert [list(line.iter_errors(one)) for one in told] == [[]] * len(told)
+        assert [one["line"] for one in told].count("note") == 1
 
     def test_of_the_feed(self, session: requests.Session) -> None:
         """The feed is a stream of events of the kind the document names, and what it refuses it refuses as everybody."""

@@ -34,7 +34,6 @@ from amnesiad.errors import Conflict
 from amnesiad.service import lines as shapes
 from amnesiad.service.change import new_note_id
 from amnesiad.service.exporting import Exporting, is_over
-from amnesiad.service.lines import Header, NoteLine, OwnerLine
 from amnesiad.store import vault
 from amnesiad.store.keyring import Keyring
 from amnesiad.store.log import START, Unit
@@ -48,6 +47,7 @@ from amnesiad.store.owners import (
     set_owner,
 )
 from amnesiad.store.units import Builder
+from amnesiad.wire.lines import NOT_IN_LINES, Header, NoteLine, OwnerLine
 from amnesiad.workspace import Workspace
 
 MAX_ATTEMPTS: Final = 24
@@ -392,7 +392,7 @@ def _make_free(
 
 def _as_remember(request: wire.ImportRequest, fields: dict[str, msgspec.Raw]) -> wire.RememberRequest:
     """A plain line as the request it stands for. Raises ``Invalid`` for what an import does not do."""
-    for name in ("workspace", "caller", "after", "request_id", "supersedes"):
+    for name in NOT_IN_LINES:
         if name in fields:
             raise Invalid(f"{name} has no place in an import's line", field=name)
     body = {**fields, "workspace": request.workspace, "caller": request.caller}

@@ -18,10 +18,10 @@ from amnesiad.core.events import AnyNoteEvent, PolicyChanged, Scrubbed
 from amnesiad.core.notes import Note
 from amnesiad.service import lines as shapes
 from amnesiad.service.governing import Governing
-from amnesiad.service.lines import EndLine, FactLine, Header, NoteLine, OwnerLine, PolicyLine
 from amnesiad.store import vault
 from amnesiad.store.log import START, Entry, at_or_past
 from amnesiad.store.owners import Owner, all_owners
+from amnesiad.wire.lines import EndLine, FactLine, Header, NoteLine, OwnerLine, PolicyLine
 from amnesiad.workspace import Workspace
 
 PAUSE_EVERY: Final = 50

@@ -21,9 +21,10 @@ from amnesiad.core.policy import apply_overrides, parse_setting
 from amnesiad.errors import Conflict
 from amnesiad.service import lines as shapes
 from amnesiad.service.arriving import MAX_ATTEMPTS, Arriving, Item, Run, Taken
-from amnesiad.service.lines import EndLine, FactLine, Header, NoteLine, OwnerLine, PolicyLine
 from amnesiad.store import vault
 from amnesiad.store.log import START, Outcome, at_or_past
+from amnesiad.wire.answers import Scalar
+from amnesiad.wire.lines import EndLine, FactLine, Header, NoteLine, OwnerLine, PolicyLine
 from amnesiad.workspace import Workspace
 
 PAGE_NOTES: Final = 200
@@ -127,7 +128,7 @@ class Transfer(Arriving):
             case FactLine():
                 run.position = line.seq
 
-    async def _take_policy(self, run: Run, values: Mapping[str, shapes.Scalar]) -> None:
+    async def _take_policy(self, run: Run, values: Mapping[str, Scalar]) -> None:
         """Overrides that this workspace has no say of its own about; where it has, a different one is a conflict."""
         fresh: dict[str, Any] = {}
         for name, value in values.items():

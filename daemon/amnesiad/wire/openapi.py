@@ -7,7 +7,7 @@ here is only what no type can say: one sentence for each route, examples, and wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 import msgspec
 
@@ -15,6 +15,7 @@ from amnesiad.wire import answers, requests
 from amnesiad.wire.answers import STATUS
 from amnesiad.wire.feeding import FEED
 from amnesiad.wire.fields import SCHEMAS
+from amnesiad.wire.lines import NOT_IN_LINES, Line
 from amnesiad.wire.verbs import VERBS, VerbSpec
 
 API_VERSION: Final = "1"
@@ -103,6 +104,8 @@ _NDJSON: Final = "application/x-ndjson"
 _PLAIN: Final = "text/plain; charset=utf-8"
 _STREAM: Final = "text/event-stream"
 _LINES: Final = {"description": "One JSON object a line, of any number of lines."}
+_LINE: Final = "x-line"
+"""Names, for a stream of lines, what each of them may be: OpenAPI 3.1 knows no word for it."""
 _REF: Final = "#/components/schemas/"
 
 _ANYWHERE: Final = (400, 403, 413, 429, 500)
@@ -190,6 +193,7 @@ def _schemas() -> dict[str, Schema]:
         answers.HealthAnswer,
         answers.ReadyAnswer,
         *FEED.values(),
+        *get_args(Line),
     ]
     _, found = msgspec.json.schema_components(
         list(dict.fromkeys(types)), schema_hook=lambda mark: _ref(mark.__name__), ref_template=_REF + "{name}"
@@ -199,6 +203,7 @@ def _schemas() -> dict[str, Schema]:
         schemas[mark.__name__] = {"title": mark.__name__, **schema}
     _several(schemas)
     _items(schemas)
+    _export(schemas)
     return dict(sorted(schemas.items()))
 
 
@@ -220,6 +225,23 @@ def _several(schemas: dict[str, Schema]) -> None:
     schemas["BatchAnswer"]["properties"]["answers"]["items"] = {
         "anyOf": [_ref(name) for name in (*told, "ErrorAnswer")]
     }
+
+
+def _export(schemas: dict[str, Schema]) -> None:
+    """A line of an export, and the plain one that an import takes: a note as remember would write it, with its date."""
+    schemas["ExportLine"] = {"anyOf": [_ref(shape.__name__) for shape in get_args(Line)]}
+    asked = schemas["RememberRequest"]
+    fields = {name: schema for name, schema in asked["properties"].items() if name not in NOT_IN_LINES}
+    schemas["PlainLine"] = {
+        **asked,
+        "title": "PlainLine",
+        "properties": {**fields, "created_at": _ref("TimeMs")},
+        "required": [name for name in asked["required"] if name in fields],
+    }
+
+
+def _lines(*names: str) -> Schema:
+    return {_NDJSON: {"schema": _LINES, _LINE: {"anyOf": [_ref(name) for name in names]}}}
 
 
 def _items(schemas: dict[str, Schema]) -> None:
@@ -270,7 +292,7 @@ def _verb(verb: str, spec: VerbSpec, query: Mapping[str, Schema]) -> Schema:
     operation: Schema = {"operationId": _operation_id(verb), "summary": SUMMARIES.get(verb, verb)}
     if spec.stream == "in":
         operation["parameters"] = _parameters(query[spec.request.__name__])
-        body = _content(_LINES, _NDJSON)
+        body = _lines("ExportLine", "PlainLine")
     else:
         asked = _ref(spec.request.__name__)
         body = _content({"anyOf": [_ref("LifecycleEvent"), asked]} if verb == "events" else asked)
@@ -278,7 +300,7 @@ def _verb(verb: str, spec: VerbSpec, query: Mapping[str, Schema]) -> Schema:
             body[_JSON]["example"] = EXAMPLES[verb]
     # A stream of no lines is one too.
     operation["requestBody"] = {"required": spec.stream != "in", "content": body}
-    answer = _content(_LINES, _NDJSON) if spec.stream == "out" else _content(_ref(spec.answer.__name__))
+    answer = _lines("ExportLine") if spec.stream == "out" else _content(_ref(spec.answer.__name__))
     operation["responses"] = _responses(
         {200: ("Done.", answer)}, _WRITES if spec.write or spec.stream == "in" else _READS
     )

@@ -205,6 +205,29 @@ export interface Counts {
   forgotten: number;
 }
 
+export interface Created {
+  type: "created";
+  note: string;
+  version: number;
+  at: number;
+  actor: string;
+  on_behalf?: boolean;
+  kind: "decision" | "directive" | "episode" | "fact" | "finding" | "gotcha" | "operational" | "preference" | "reference" | "task" | "task-context";
+  provenance: "agent" | "auto" | "human" | "user-stated";
+  size: number;
+  scope?: "session" | "team" | "workspace";
+  owner?: string | null;
+  incarnation?: number | null;
+  author?: string | null;
+  source_ref?: string | null;
+  ttl_ms?: number | null;
+  curve?: "ebbinghaus" | "flat" | "linear";
+  pinned?: boolean;
+  base?: number;
+  supersedes?: string[];
+  restored_from?: string | null;
+}
+
 export interface DeadAnswer {
   rows: DeadRow[];
   changed?: number;
@@ -270,6 +293,25 @@ export interface EditRequest {
   ttl_ms?: DurationMs | null;
 }
 
+export interface Edited {
+  type: "edited";
+  note: string;
+  version: number;
+  at: number;
+  actor: string;
+  on_behalf?: boolean;
+  size?: number | null;
+  fields: ("anchors" | "tags" | "triggers" | "ttl_ms")[];
+  ttl_ms?: number | null;
+}
+
+/** Closes an export. `notes` counts since the header, `through` is where the next one may resume. */
+export interface EndLine {
+  line: "end";
+  through: string;
+  notes: number;
+}
+
 /** The envelope of every refusal. */
 export interface ErrorAnswer {
   error: ErrorBody;
@@ -295,6 +337,19 @@ export interface EventsAnswer {
 export interface EventsRequest {
   events: LifecycleEvent[];
 }
+
+export interface Expired {
+  type: "expired";
+  note: string;
+  version: number;
+  at: number;
+  actor: string;
+  on_behalf?: boolean;
+  size?: number | null;
+  reason: "completed" | "decayed" | "retention" | "ttl";
+}
+
+export type ExportLine = Header | PolicyLine | OwnerLine | NoteLine | FactLine | EndLine;
 
 /** Answered by a stream of NDJSON. */
 export interface ExportRequest {
@@ -335,6 +390,13 @@ export interface ExposureRow {
   versions: number[];
   wrote: string[];
   wrote_count: number;
+}
+
+/** An event of the workspace itself: for the reader of the file. An import leaves it where it happened. */
+export interface FactLine {
+  line: "fact";
+  seq: string;
+  event: PolicyChanged | Scrubbed;
 }
 
 /** A note moved, or one of its facts changed. `reason` is the code, `fields` are names of what was edited. */
@@ -497,6 +559,27 @@ export interface ForgetRequest {
   confirm?: boolean;
   dry_run?: boolean;
   reason?: string | null;
+}
+
+export interface Forgotten {
+  type: "forgotten";
+  note: string;
+  version: number;
+  at: number;
+  actor: string;
+  on_behalf?: boolean;
+  reason: "agent-disposed" | "evicted" | "expired" | "manual" | "retention";
+}
+
+/** Opens an export. `through` is the log's last id, `after` where a resumed one goes on, `key` the install key's fingerprint (hashes mean something only under the same key), `at` epoch ms. */
+export interface Header {
+  line: "export";
+  format: number;
+  workspace: string;
+  through: string;
+  key: string;
+  at: number;
+  after?: string | null;
 }
 
 /** The process answers. `answered` counts answers by status since its start. */
@@ -686,6 +769,18 @@ export interface MirrorRequest {
   result: "absent" | "deleted" | "failed" | "hidden" | "kept" | "shown";
 }
 
+/** What became of the item that the note mirrors in another store: the result of a governor, not a transition. `absent` was found gone already, `kept` belongs to a note that lives, `failed` was tried as often as is sensible. */
+export interface Mirrored {
+  type: "mirrored";
+  note: string;
+  version: number;
+  at: number;
+  actor: string;
+  on_behalf?: boolean;
+  target: string;
+  result: "absent" | "deleted" | "failed" | "hidden" | "kept" | "shown";
+}
+
 export interface NextTransition {
   at: number;
   to: "active" | "expired" | "forgotten" | "revoked" | "stale" | "superseded";
@@ -693,6 +788,17 @@ export interface NextTransition {
 
 /** A note's id, or a prefix of one of 4 characters or more that no other note has. */
 export type NoteId = string;
+
+/** A note: `seq` is the place in the log up to which the export is complete with this line, so where it may resume. `words` are there unless it is forgotten, or would be if its end were recorded; then `content_hash` is, while the audit keeps it. `more` says that the next line goes on with the same note; such a line has no `seq`. */
+export interface NoteLine {
+  line: "note";
+  id: string;
+  events: (Created | Superseded | Revoked | StaleFlagged | Reinstated | Promoted | Expired | Renewed | Pinned | Unpinned | Edited | Forgotten | Restored | Mirrored)[];
+  seq?: string;
+  words?: Words | null;
+  content_hash?: string | null;
+  more?: boolean;
+}
 
 /** A note as reads show it, settled at the time of the answer. A forgotten note has no content. */
 export interface NoteView {
@@ -747,6 +853,15 @@ export interface Omitted {
 /** A session or team id, or session/agent. */
 export type OwnerId = string;
 
+/** An owner of scoped notes: which life of it runs, or ran last. */
+export interface OwnerLine {
+  line: "owner";
+  owner: string;
+  incarnation: number;
+  open: boolean;
+  agent_kind?: "continuable" | "fresh" | "main" | "subagent" | "teammate" | "workflow" | null;
+}
+
 export interface OwnerRow {
   owner: string;
   state: "closed" | "open";
@@ -781,10 +896,57 @@ export interface PinRequest {
   reason?: string | null;
 }
 
+export interface Pinned {
+  type: "pinned";
+  note: string;
+  version: number;
+  at: number;
+  actor: string;
+  on_behalf?: boolean;
+  size?: number | null;
+}
+
+export interface PlainLine {
+  kind?: "decision" | "directive" | "episode" | "fact" | "finding" | "gotcha" | "operational" | "preference" | "reference" | "task" | "task-context" | null;
+  ttl_ms?: DurationMs | null;
+  expires_at?: TimeMs | null;
+  pinned?: boolean;
+  curve?: "ebbinghaus" | "flat" | "linear" | null;
+  key?: string | null;
+  scope?: "session" | "team" | "workspace" | null;
+  owner?: OwnerId | null;
+  tags?: string[];
+  anchors?: string[];
+  triggers?: TriggerSpec[];
+  provenance?: "agent" | "auto" | "human" | "user-stated" | null;
+  source_ref?: SourceRef | null;
+  /** A statement. */
+  content: string;
+  created_at?: TimeMs;
+}
+
 export interface PolicyAnswer {
   seq: string;
   degraded?: boolean;
   values: Record<string, PolicyValue>;
+}
+
+/** One live setting of the workspace changed; `None` as `new` means reset to the operator's value. */
+export interface PolicyChanged {
+  type: "policy_changed";
+  at: number;
+  actor: string;
+  name: string;
+  old?: string | number | boolean | null;
+  new?: string | number | boolean | null;
+  reset?: boolean;
+  policy_version?: number;
+}
+
+/** The workspace's own overrides, name to canonical value. */
+export interface PolicyLine {
+  line: "policy";
+  values: Record<string, string | number | boolean | null>;
 }
 
 /** Without `set` and `reset` it only reads. Values are checked by `core.policy.parse_setting`. */
@@ -810,6 +972,19 @@ export interface PromoteRequest {
   id: NoteId;
   reason?: string | null;
   to: "agent" | "human" | "user-stated" | "workspace";
+}
+
+export interface Promoted {
+  type: "promoted";
+  note: string;
+  version: number;
+  at: number;
+  actor: string;
+  on_behalf?: boolean;
+  size?: number | null;
+  provenance?: "agent" | "auto" | "human" | "user-stated" | null;
+  scope?: "workspace" | null;
+  ttl_ms?: number | null;
 }
 
 /** How far the start has come: `stage` in words, `done` of `total` workspaces loaded. */
@@ -909,6 +1084,16 @@ export interface ReinstateRequest {
   reason?: string | null;
 }
 
+export interface Reinstated {
+  type: "reinstated";
+  note: string;
+  version: number;
+  at: number;
+  actor: string;
+  on_behalf?: boolean;
+  size?: number | null;
+}
+
 /** `created` is false when the same text lives already, under `id`. `notices` are the secret guard's. */
 export interface RememberAnswer {
   seq: string;
@@ -955,6 +1140,17 @@ export interface RenewRequest {
   reason?: string | null;
 }
 
+export interface Renewed {
+  type: "renewed";
+  note: string;
+  version: number;
+  at: number;
+  actor: string;
+  on_behalf?: boolean;
+  size?: number | null;
+  base: number;
+}
+
 /** `notices` are the secret guard's, about the reason: the words are the note's own. */
 export interface RestoreAnswer {
   seq: string;
@@ -973,6 +1169,17 @@ export interface RestoreRequest {
   reason?: string | null;
 }
 
+/** On the forgotten note, naming the new one that carries its words on. */
+export interface Restored {
+  type: "restored";
+  note: string;
+  version: number;
+  at: number;
+  actor: string;
+  on_behalf?: boolean;
+  to: string;
+}
+
 export interface RevokeRequest {
   workspace: WorkspaceName;
   caller?: CallerSpec;
@@ -982,10 +1189,30 @@ export interface RevokeRequest {
   reason: string;
 }
 
+export interface Revoked {
+  type: "revoked";
+  note: string;
+  version: number;
+  at: number;
+  actor: string;
+  on_behalf?: boolean;
+  size?: number | null;
+  reason?: "refuted";
+}
+
 export interface ScrubRequest {
   workspace: WorkspaceName;
   caller?: CallerSpec;
   after?: Seq | null;
+}
+
+/** Erased words up to stream id `through` are absent from the live data files (`done`) or a rewrite was asked of a server that is not ours (`requested`). */
+export interface Scrubbed {
+  type: "scrubbed";
+  at: number;
+  actor: string;
+  through: string;
+  result: "done" | "requested";
 }
 
 /** A stream id of the log. */
@@ -999,6 +1226,17 @@ export interface SettleRequest {
 
 /** A pointer to where a note came from, not text. */
 export type SourceRef = string;
+
+export interface StaleFlagged {
+  type: "stale_flagged";
+  note: string;
+  version: number;
+  at: number;
+  actor: string;
+  on_behalf?: boolean;
+  size?: number | null;
+  cause: "anchor" | "decayed" | "distrusted";
+}
 
 /** A small scalar view. `tokens` is what all live notes would cost; `refusals` counts by rule. */
 export interface StatusAnswer {
@@ -1054,6 +1292,17 @@ export interface SupersedeRequest {
   by?: NoteId | null;
   content?: string | null;
   reason?: string | null;
+}
+
+export interface Superseded {
+  type: "superseded";
+  note: string;
+  version: number;
+  at: number;
+  actor: string;
+  on_behalf?: boolean;
+  size?: number | null;
+  by: string;
 }
 
 /** An instant: epoch milliseconds, or ISO 8601; a bare date or a naive time is UTC. */
@@ -1117,6 +1366,16 @@ export interface UnpinRequest {
   reason?: string | null;
 }
 
+export interface Unpinned {
+  type: "unpinned";
+  note: string;
+  version: number;
+  at: number;
+  actor: string;
+  on_behalf?: boolean;
+  size?: number | null;
+}
+
 export interface VerifyRequest {
   workspace: WorkspaceName;
   caller?: CallerSpec;
@@ -1158,6 +1417,16 @@ export interface WhyNotRequest {
   until?: TimeMs | null;
   limit?: number;
   budget_tokens?: number | null;
+}
+
+/** Everything about a note that is text. Lives in the vault, is erased as one, never enters the log or a job. */
+export interface Words {
+  content: string;
+  key?: string | null;
+  tags?: string[];
+  anchors?: Anchor[];
+  triggers?: Trigger[];
+  reasons?: Record<string, string>;
 }
 
 export interface WorkerStatus {
