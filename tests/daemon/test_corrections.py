@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.daemon.desk import DAY, HUMAN, ManualClock, call, kept, projection, refused, remember
+from tests.daemon.test_hooks import told
 
 from amnesiad.core.times import format_time
 from amnesiad.errors import StoreUnavailable
@@ -256,3 +257,20 @@ async def test_a_dropped_workspace_leaves_nothing_of_it(service: Service) -> Non
     name = (await projection(service)).keys.shown("s1")
     await call(service, "workspaces", drop="desk", confirm=True, caller=HUMAN)
     assert not await service.redis.exists(name)
+
+
+async def test_a_hook_tells_it_at_the_next_prompt(service: Service, second: Service, clock: ManualClock) -> None:
+    """An agent whose hooks inject is told too, though the prompt is about something else; what took the old note's place
+    comes with it; and a resumed transcript, which still holds the old text, is corrected like any other."""
+    old = await remember(service, "the port is 8080", kind="finding")
+    await told(service, "SessionStart")
+    clock.advance(1000)
+    new = (await call(service, "supersede", id=old, content="the port is 9090", kind="finding")).by
+    text = await told(second, "UserPromptSubmit", prompt="how deep is the harbor?")
+    assert f"[CORRECTION] [{old}], shown at" in text
+    assert f"[{new}] finding" in text
+    assert await told(service, "UserPromptSubmit", prompt="and how wide?") == ""
+    clock.advance(1000)
+    await call(service, "revoke", id=new, reason="it is a socket now", caller=HUMAN)
+    assert "was revoked: it is a socket now" in await told(service, "SessionStart", source="resume")
+    assert await told(second, "SessionStart", source="resume") == ""
