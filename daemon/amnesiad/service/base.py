@@ -166,9 +166,15 @@ class Base:
         return list(self._workspaces.values())
 
     async def reading(self, request: wire.Request) -> tuple[Workspace | None, bool]:
-        """The workspace for a read, caught up to the log's end, and whether the answer is degraded (store away)."""
+        """The workspace for a read, caught up to the log's end, and whether the answer is degraded (store away).
+
+        Whoever looks is alive: its lease is refreshed like that of one who writes.
+        """
         try:
-            return await self.caught_up(request.workspace), False
+            workspace = await self.caught_up(request.workspace)
+            if workspace is not None:
+                self.alive(workspace, request.caller.to_core(), self.clock.now_ms())
+            return workspace, False
         except StoreUnavailable:
             if (workspace := self._workspaces.get(request.workspace)) is None:
                 raise
@@ -284,6 +290,7 @@ class Base:
                     workspace, behind = await self._renewed_view(workspace, seen)
                     if await self._owners_moved(workspace, owners) or behind:
                         continue
+                self.alive(workspace, request.caller.to_core(), change.now)
                 return await self.recorded(workspace, request, answer, answer_type)
             if request.request_id is not None:
                 unit.request = self._record(workspace, request, answer)
@@ -359,8 +366,9 @@ class Base:
             self.background(touch_owners(self.redis, workspace.keys, {owner: now}))
 
     def sign_of_life(self, workspace: Workspace, caller: Caller, now: int) -> str:
-        """The caller's owner id if its lease is due to be refreshed, else ``""``."""
-        owner = next(iter(caller.owners), None) if caller.session or caller.team else None
+        """The caller's owner id if its lease is due to be refreshed, else ``""``; so for an unidentified child."""
+        known = caller.session and caller.agent if caller.child else caller.session or caller.team
+        owner = next(iter(caller.owners), None) if known else None
         if owner is None or now - workspace.signs.get(owner, 0) < SIGN_OF_LIFE_MS:
             return ""
         workspace.signs[owner] = now
