@@ -62,3 +62,33 @@ async def test_a_start_heard_late_divides_no_life(service: Service, clock: Manua
     assert (await projection(service)).notes[after].incarnation == 2
     assert not await open_owner(log, "s1", heard_at=clock.now_ms(), at=10, source="host", agent_kind=None)
     assert await close_owner(log, "s1", heard_at=clock.advance(5), at=11, source="host") == 2
+
+
+@pytest.mark.parametrize(
+    "verb", ["list", "inspect", "history", "status", "audit", "preview", "why-not", "policy", "owners", "ledger"]
+)
+async def test_whoever_looks_is_alive(service: Service, clock: ManualClock, verb: str) -> None:
+    """C33: any call of an owner refreshes its lease, one that only looks too; somebody else's does not."""
+    note_id = await remember(service, "half done", scope="session", caller=S1)
+    await service.quiesce()
+    keys = (await projection(service)).keys
+    fields = {"id": note_id} if verb in ("inspect", "history", "why-not") else {}
+    now = clock.advance(3_600_000)
+    await call(service, verb, caller=HUMAN, **fields)
+    await service.quiesce()
+    assert (await service.redis.zscore(keys.leases, "s1") or 0) < now
+    await call(service, verb, caller=S1, **fields)
+    await service.quiesce()
+    assert await service.redis.zscore(keys.leases, "s1") == now
+
+
+async def test_a_write_that_changes_nothing_is_a_sign_of_life(service: Service, clock: ManualClock) -> None:
+    """C33: saying the same again, or pinning what is pinned, comes from somebody who lives."""
+    await remember(service, "half done", scope="session", kind="finding", caller=S1)
+    await service.quiesce()
+    keys = (await projection(service)).keys
+    now = clock.advance(3_600_000)
+    answer = await call(service, "remember", content="half done", scope="session", kind="finding", caller=S1)
+    assert not answer.created
+    await service.quiesce()
+    assert await service.redis.zscore(keys.leases, "s1") == now
