@@ -21,8 +21,9 @@ from amnesiad.settings import CLIENT_VARIABLES, LIVE_SETTINGS, RULES
 from amnesiad.wire import STATUS, VERBS
 
 ROOT: Final = Path(__file__).parents[1]
-DOCUMENTS: Final = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS: Final = ("README.md", "REFERENCE.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
 README: Final = ROOT / "README.md"
+REFERENCE: Final = ROOT / "REFERENCE.md"
 
 IN_EVERY_REQUEST: Final = frozenset({"workspace", "caller", "after", "request_id"})
 IN_EVERY_ANSWER: Final = frozenset({"seq", "degraded"})
@@ -54,7 +55,7 @@ def kind_rows() -> list[str]:
 
 
 def command_rows() -> list[str]:
-    """README's row of each command, in the words and the order of the help."""
+    """The reference's row of each command, in the words and the order of the help."""
     commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     names = (
         command.name or command.callback.__name__  # type: ignore[union-attr]
@@ -65,7 +66,7 @@ def command_rows() -> list[str]:
 
 
 def setting_rows() -> dict[str, str]:
-    """The beginning of README's row of each setting; the defaults are those of the commented file."""
+    """The beginning of the reference's row of each setting; the defaults are those of the commented file."""
     commented = re.findall(r"^# (\w+) = (.+)$", text_of("deploy/amnesia.toml"), re.MULTILINE)
     defaults = {name: value.strip('"') for name, value in commented}
     live = {name: "live" if name in LIVE_SETTINGS else "" for name in RULES}
@@ -73,7 +74,7 @@ def setting_rows() -> dict[str, str]:
 
 
 def verb_rows() -> list[str]:
-    """README's row of each verb of the API, with the fields that it does not share with all others."""
+    """The reference's row of each verb of the API, with the fields that it does not share with all others."""
     return [f"| `{verb}` | {_asked(spec.request)} | {_answered(spec.answer)} |" for verb, spec in VERBS.items()]
 
 
@@ -100,7 +101,7 @@ def test_architecture_shows_the_transition_table_that_runs() -> None:
 
 
 class TestReadme:
-    """The README's tables are the code's own; to mend one, paste the expected rows."""
+    """What a newcomer meets first; the table of kinds is the code's own."""
 
     def test_it_can_be_found(self) -> None:
         """The first paragraph has the words by which people search for such a thing."""
@@ -111,29 +112,33 @@ class TestReadme:
         """Every kind is there with its regime, half-life and TTL."""
         assert rows_of(README.read_text(), "kind", "regime", "half-life in days (order)", "TTL in days") == kind_rows()
 
+
+class TestReference:
+    """The reference's tables are the code's own; to mend one, paste the expected rows."""
+
     def test_commands(self) -> None:
         """Every command is there with the line that the help gives it."""
-        assert rows_of(README.read_text(), "command", "what it does") == command_rows()
+        assert rows_of(REFERENCE.read_text(), "command", "what it does") == command_rows()
 
     def test_settings(self) -> None:
         """Every setting is there once, with its default, whether it is live, and a few words."""
-        rows = rows_of(README.read_text(), "setting", "default", "live", "what it says")
+        rows = rows_of(REFERENCE.read_text(), "setting", "default", "live", "what it says")
         expected = setting_rows()
         assert [row for row, begin in zip(rows, expected.values(), strict=True) if not row.startswith(begin)] == []
         assert all(len(row) > len(begin) + 10 for row, begin in zip(rows, expected.values(), strict=True))
 
     def test_verbs(self) -> None:
         """Every verb of the API is there with the fields of its request and answer."""
-        assert rows_of(README.read_text(), "verb", "request", "answer") == verb_rows()
+        assert rows_of(REFERENCE.read_text(), "verb", "request", "answer") == verb_rows()
 
     def test_error_codes(self) -> None:
         """Every code of a refusal is there with its status."""
-        text = text_of("README.md")
+        text = text_of("REFERENCE.md")
         assert [f"`{code}` {status}" for code, status in STATUS.items() if f"`{code}` {status}" not in text] == []
 
     def test_environment(self) -> None:
         """Every variable that is no setting is explained."""
-        assert [name for name in CLIENT_VARIABLES if f"`{name}`" not in text_of("README.md")] == []
+        assert [name for name in CLIENT_VARIABLES if f"`{name}`" not in text_of("REFERENCE.md")] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

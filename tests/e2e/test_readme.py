@@ -1,4 +1,4 @@
-"""The README, word for word: what it says to type is typed on a terminal, and what it says is answered is answered.
+"""README and REFERENCE, word for word: what they say to type is typed on a terminal, and what they say is answered is.
 
 Blocks marked ``console`` are commands and their output, ``python`` a program whose output is the ``text`` block after it.
 Ids, times and other figures that differ from run to run are made alike on both sides; ``...`` stands for any lines.
@@ -23,9 +23,9 @@ from tests.e2e.conftest import Up
 
 from amnesiad.cli.identity import AGENT_MARKERS
 
-README: Final = Path(__file__).parents[2] / "README.md"
+DOCUMENTS: Final = tuple(Path(__file__).parents[2] / name for name in ("README.md", "REFERENCE.md"))
 PATIENCE_S: Final = 30.0
-"""For what the README has somebody wait for."""
+"""For what the documents have somebody wait for."""
 LOOK_EVERY_S: Final = 0.2
 
 _BLOCK: Final = re.compile(r"^```(console|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -54,8 +54,9 @@ class Step(NamedTuple):
 
 
 def blocks(language: str) -> list[str]:
-    """The README's blocks in one language, in order."""
-    return [body for kind, body in _BLOCK.findall(README.read_text(encoding="utf-8")) if kind == language]
+    """The blocks in one language, in order, the README's first."""
+    texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
+    return [body for text in texts for kind, body in _BLOCK.findall(text) if kind == language]
 
 
 def steps(block: str) -> Iterator[Step]:
@@ -75,7 +76,7 @@ def alike(text: str) -> list[str]:
 
 
 def is_as_said(output: str, said: str) -> bool:
-    """Whether an output is what the README says, ``...`` standing for any lines."""
+    """Whether an output is what a document says, ``...`` standing for any lines."""
     shown, rest = alike(output), alike(said)
     while "..." in rest:
         dots = rest.index("...")
@@ -147,7 +148,7 @@ def terminal(up: Up) -> Iterator[Terminal]:
 
 @pytest.mark.timeout(180)
 def test_every_session_happens_as_printed(up: Up, terminal: Terminal) -> None:
-    """All console blocks, top to bottom, on one terminal: each command answers what the README prints below it."""
+    """All console blocks, top to bottom, on one terminal: each command answers what is printed below it."""
     for block in blocks("console"):
         for command, said in steps(block):
             if command == "make up":  # which runs `amnesia up`, and that is running
@@ -158,7 +159,7 @@ def test_every_session_happens_as_printed(up: Up, terminal: Terminal) -> None:
                 shown, said = terminal.type(command), said + demo_of(block)
             else:
                 shown = until_as_said(terminal, command, said)
-            assert is_as_said(shown, said), f"$ {command}\n{shown}\nREADME:\n{said}"
+            assert is_as_said(shown, said), f"$ {command}\n{shown}\nprinted:\n{said}"
             if command == "amnesia demo":
                 break
 
@@ -169,7 +170,7 @@ def demo_of(block: str) -> str:
 
 
 def until_as_said(terminal: Terminal, command: str, said: str) -> str:
-    """The output of a command; one that only looks is repeated until it shows what the README says, or time is up."""
+    """The output of a command; one that only looks is repeated until it shows what is printed, or time is up."""
     looks = command.startswith(("amnesia audit", "amnesia status"))
     deadline = time.monotonic() + PATIENCE_S
     while True:
