@@ -91,7 +91,7 @@ def _schema(*phases: str) -> Any:
     refusals = sorted({str(status) for status in (*STATUS.values(), 405) if status < 500})
     config = schemathesis.Config.from_dict(
         {
-            "generation": {"deterministic": not EXAMPLES, "max-examples": EXAMPLES or 5, "database": "none"},
+            "generation": {"deterministic": not EXAMPLES, "max-examples": EXAMPLES or 3, "database": "none"},
             "checks": {"negative_data_rejection": {"expected-statuses": refusals}},
             "phases": {name: {"enabled": name in phases} for name in ("examples", "coverage", "fuzzing")},
         }
