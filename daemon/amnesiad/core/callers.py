@@ -69,9 +69,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         if self.role == "human" or self.agent_kind == "fresh":
             return None
         home = self.session or self.team
-        if self.agent is None or self.agent_kind == "main":
+        if self.agent_kind == "main":
             return self.session
-        return f"{home}/{self.agent}" if home else None
+        if home and self.agent:
+            return f"{home}/{self.agent}"
+        return None if self.child else self.session
 
     @property
     def child(self) -> bool:
