@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.daemon.desk import DAY, HUMAN, ManualClock, call, kept
 from tests.integrations.running import run_example
 
-from amnesiad.integrations.anthropic import AsyncMemoryTool, MemoryTool, _pieces, checked
+from amnesiad.integrations.anthropic import AsyncMemoryTool, MemoryTool, checked
+from amnesiad.integrations.files import pieces_of
 from amnesiad.service import Service
 
 Do = Callable[..., Awaitable[str]]
@@ -190,7 +191,7 @@ def test_a_path_has_one_form(path: str) -> None:
 @given(text=st.text(alphabet="ab\n é💡", max_size=300), room=st.integers(min_value=4, max_value=40))
 def test_pieces_are_the_text(text: str, room: int) -> None:
     """However a text is cut, no piece is too long and none of it is lost."""
-    pieces = _pieces(text, room)
+    pieces = pieces_of(text, room)
     assert "".join(pieces) == text
     assert all(len(piece.encode()) <= room for piece in pieces)
     assert all(pieces) or pieces == [""]

@@ -14,14 +14,25 @@ that one which is cut off leaves too much rather than too little. There is no fi
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 from urllib.parse import unquote
 
 from amnesiad.core.intake import MAX_KEY_BYTES, MAX_TAGS
 from amnesiad.core.policy import parse_setting
 from amnesiad.errors import AmnesiaError
+from amnesiad.integrations.files import (
+    File,
+    Part,
+    assembled,
+    directories_of,
+    key_of,
+    listing,
+    note_of,
+    numbered,
+    pieces_of,
+)
 from amnesiad.integrations.link import Ask, Link, missing
 
 try:
@@ -42,10 +53,6 @@ TIMEOUT_S: Final = 5.0
 """What a command waits for the daemon; a tool that hangs holds up its agent."""
 PAGE: Final = 1000
 """Notes of one list: the most that one request takes."""
-LISTED_LEVELS: Final = 2
-"""How deep a directory is shown."""
-NUMBER_WIDTH: Final = 6
-"""Of the line numbers in front of a file's lines, as the tool's users know them."""
 CONTEXT_LINES: Final = 2
 """Shown above and below a change."""
 MAX_UNQUOTED: Final = 4
@@ -54,39 +61,6 @@ MAX_UNQUOTED: Final = 4
 Answers = list[dict[str, Any]]
 Steps = Generator[list[Ask], Answers, str]
 """A command: it yields requests, is sent their answers, and returns the text for the model."""
-
-
-class Part(NamedTuple):
-    """One note of a file."""
-
-    id: str
-    number: int
-    text: str
-    stale: bool
-
-
-class File(NamedTuple):
-    """The living parts of a file, in order."""
-
-    path: str
-    parts: tuple[Part, ...]
-
-    @property
-    def text(self) -> str:
-        """The whole."""
-        return "".join(part.text for part in self.parts)
-
-    @property
-    def remark(self) -> str:
-        """What a reader must know of it besides; mostly nothing."""
-        numbers = [part.number for part in self.parts]
-        gone = [str(number) for number in range(1, numbers[-1]) if number not in numbers]
-        said = []
-        if gone:
-            said.append(f" Part {', '.join(gone)} of it has ended.")
-        if any(part.stale for part in self.parts):
-            said.append(" It is stale: verify it before you rely on it.")
-        return "".join(said)
 
 
 class Commands:
@@ -106,11 +80,11 @@ class Commands:
             yield [("renew", {"id": part.id}) for part in file.parts]
             lines = file.text.split("\n")
             first, last = _range(view_range, len(lines))
-            shown = _numbered(lines[first - 1 : last], first)
+            shown = numbered(lines[first - 1 : last], first)
             return f"Here's the content of {path} with line numbers:{file.remark}\n{shown}"
         if not files and path != ROOT:
             raise ToolError(f"The path {path} does not exist. Please provide a valid path.")
-        return _listing(path, files)
+        return listing(path, files)
 
     def create(self, path: str, text: str) -> Steps:
         """A new file. Its text may be empty."""
@@ -138,7 +112,7 @@ class Commands:
         around = changed.split("\n")[first : at + new.count("\n") + CONTEXT_LINES + 1]
         return (
             "The memory file has been edited. Here is the snippet showing the change (with line numbers):\n"
-            f"{_numbered(around, first + 1)}{remarks}"
+            f"{numbered(around, first + 1)}{remarks}"
         )
 
     def insert(self, path: str, line: int, text: str) -> Steps:
@@ -216,15 +190,15 @@ class Commands:
                 notes += page["notes"]
                 if (cursor := page.get("cursor")) is None:
                     break
-        return _assembled(notes)
+        return assembled(notes)
 
     def _free(self, path: str, refusal: str) -> Generator[list[Ask], Answers, None]:
         """Raises ``ToolError`` where something is at this path, or where a directory above it is a file."""
         if (yield from self._files(path)):
             raise ToolError(refusal)
-        for above in _above(path)[1:]:
-            if above in (yield from self._files(above)):
-                raise ToolError(f"{above} is a file, not a directory")
+        for directory in directories_of(path)[1:]:
+            if directory in (yield from self._files(directory)):
+                raise ToolError(f"{directory} is a file, not a directory")
 
     def _rewrite(self, file: File, text: str) -> Generator[list[Ask], Answers, str]:
         return (yield from self._write(file.path, text, {part.number: part for part in file.parts}))
@@ -233,9 +207,9 @@ class Commands:
         """Make the file hold this text. What is the same already is renewed, so that the file lives as one."""
         (policy,) = yield [("policy", {})]
         limit = parse_setting("max_item_bytes", policy["values"]["max_item_bytes"]["value"])
-        room = cast(int, limit) - len(f"{_key(path, MAX_PARTS)}\n".encode())
+        room = cast(int, limit) - len(f"{key_of(path, MAX_PARTS)}\n".encode())
         size, most = len(text.encode("utf-8", "surrogatepass")), max(0, room) * MAX_PARTS
-        pieces = _pieces(text, room) if size <= most else []
+        pieces = pieces_of(text, room) if size <= most else []
         if not 0 < len(pieces) <= MAX_PARTS:
             raise ToolError(
                 f"{path} would have {size} bytes, a file holds at most {most}: keep less, or in several files"
@@ -246,7 +220,7 @@ class Commands:
             if same is not None and same.text == piece:
                 asks.append(("renew", {"id": same.id}))
             else:
-                asks.append(("remember", {**self._note, **_named_note(path, number, piece)}))
+                asks.append(("remember", {**self._note, **note_of(path, number, piece)}))
         answers = yield asks
         if over := [part.id for number, part in before.items() if number > len(pieces)]:
             yield [("forget", {"ids": over})]
@@ -285,68 +259,9 @@ def _named(path: str) -> str:
         raise ToolError(f"{ROOT} is a directory, not a file")
     if len(path.encode()) > MAX_PATH_BYTES:
         raise ToolError(f"Path {path} has {len(path.encode())} bytes, the limit is {MAX_PATH_BYTES}")
-    if len(_above(path)) > MAX_DEPTH:
+    if len(directories_of(path)) > MAX_DEPTH:
         raise ToolError(f"Path {path} lies deeper than {MAX_DEPTH} directories")
     return path
-
-
-def _above(path: str) -> list[str]:
-    """The directories above, from the root down."""
-    steps = path.split("/")
-    return ["/".join(steps[:depth]) for depth in range(2, len(steps))]
-
-
-def _key(path: str, number: int) -> str:
-    return f"{path}#{number}"
-
-
-def _named_note(path: str, number: int, piece: str) -> dict[str, Any]:
-    key = _key(path, number)
-    return {
-        "content": f"{key}\n{piece}",
-        "key": key,
-        "tags": [path, *(f"{above}/" for above in _above(path))],
-    }
-
-
-def _assembled(notes: Iterable[Mapping[str, Any]]) -> dict[str, File]:
-    """The files that notes are parts of. A note that only has the tags of one is none."""
-    found: dict[str, dict[int, Part]] = {}
-    for note in sorted(notes, key=lambda note: int(note["created_at"])):
-        key = note.get("key") or ""
-        path, _, number = key.rpartition("#")
-        head, _, text = note["content"].partition("\n")
-        if head == key and path in note["tags"] and number.isdecimal():
-            part = Part(note["id"], int(number), text, note["state"] == "stale")
-            found.setdefault(path, {})[part.number] = part
-    return {path: File(path, tuple(parts[number] for number in sorted(parts))) for path, parts in sorted(found.items())}
-
-
-def _pieces(text: str, room: int) -> list[str]:
-    """The text in pieces of at most ``room`` bytes: paragraphs together as long as they fit, else lines, else characters."""
-    pieces: list[str] = []
-    held, size = [""], 0
-    for unit in _units(text, room):
-        length = len(unit.encode())
-        if size + length > room:
-            pieces.append("".join(held))
-            held, size = [], 0
-        held.append(unit)
-        size += length
-    return [*pieces, "".join(held)]
-
-
-def _units(text: str, room: int) -> Iterator[str]:
-    """What is not cut: whole paragraphs where they fit, of one that does not its lines, of a line its characters."""
-    for paragraph in re.split(r"(?<=\n\n)(?!\n)", text):
-        if len(paragraph.encode()) <= room:
-            yield paragraph
-            continue
-        for line in re.split(r"(?<=\n)", paragraph):
-            if len(line.encode()) <= room:
-                yield line
-            else:
-                yield from line
 
 
 def _range(asked: list[int] | None, count: int) -> tuple[int, int]:
@@ -357,35 +272,6 @@ def _range(asked: list[int] | None, count: int) -> tuple[int, int]:
     if not 1 <= asked[0] <= count or (asked[1] != -1 and asked[1] < asked[0]):
         raise ToolError(f"Invalid `view_range` parameter: {asked}. The file has {count} lines; -1 stands for the last.")
     return asked[0], count if asked[1] == -1 else asked[1]
-
-
-def _numbered(lines: list[str], first: int) -> str:
-    return "\n".join(f"{number:>{NUMBER_WIDTH}}\t{line}" for number, line in enumerate(lines, first))
-
-
-def _listing(path: str, files: Mapping[str, File]) -> str:
-    """Sizes and paths, two levels deep; what begins with a dot is not shown, as everywhere."""
-    sizes = {path: 0}
-    for name, file in files.items():
-        steps = name.removeprefix(f"{path}/").split("/")
-        if any(step.startswith(".") for step in steps):
-            continue
-        size = len(file.text.encode())
-        sizes[path] += size
-        for level in range(1, min(len(steps), LISTED_LEVELS) + 1):
-            shown = f"{path}/{'/'.join(steps[:level])}{'/' if level < len(steps) else ''}"
-            sizes[shown] = sizes.get(shown, 0) + size
-    rows = [f"{_size(size)}\t{name}" for name, size in sorted(sizes.items())]
-    head = f"Here're the files and directories up to {LISTED_LEVELS} levels deep in {path}, excluding hidden items:"
-    return "\n".join([head, *rows])
-
-
-def _size(size: float) -> str:
-    for unit in "BKM":
-        if size < 1024 or unit == "M":
-            break
-        size /= 1024
-    return f"{size:.1f}".removesuffix(".0") + unit
 
 
 def _remarks(answers: Answers) -> str:
