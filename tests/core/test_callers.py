@@ -248,3 +248,26 @@ def test_a_policy_reaches_no_further_than_a_verb(setting: str) -> None:
         with pytest.raises(Forbidden) as refusal:
             check_policy(caller, [setting], held)
         assert refusal.value.rule == "policy-role"
+
+
+@pytest.mark.parametrize(
+    ("fields", "context"),
+    [
+        ({"session": "s"}, "s"),
+        ({"session": "s", "agent": "main-1"}, "s"),
+        ({"session": "s", "agent": "a", "agent_kind": "subagent"}, "s/a"),
+        ({"session": "s", "agent": "a", "agent_kind": "workflow"}, "s/a"),
+        ({"session": "s", "agent_kind": "subagent"}, None),
+        ({"session": "m", "team": "t", "agent_kind": "teammate"}, "m"),
+        ({"session": "m", "team": "t", "agent": "b", "agent_kind": "teammate"}, "m/b"),
+        ({"team": "t", "agent": "b", "agent_kind": "teammate"}, "t/b"),
+        ({"agent": "a"}, None),
+        ({"agent": "a", "agent_kind": "subagent"}, None),
+        ({"session": "s", "role": "human"}, None),
+        ({"session": "s", "agent_kind": "fresh"}, None),
+        ({}, None),
+    ],
+)
+def test_each_context_window_has_a_name(fields: dict[str, Any], context: str | None) -> None:
+    """Sessions, and each child and teammate apart; nobody's where it is not said whose."""
+    assert Caller(**fields).context == context

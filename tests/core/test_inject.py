@@ -107,6 +107,26 @@ def test_a_selection_never_exceeds_the_budget(
         assert not set(made.omitted_ids) & set(made.ids)
 
 
+@settings(deadline=None)
+@given(st.integers(0, 900), st.integers(0, 4), st.integers(0, 4))
+def test_corrections_come_first_and_within_the_budget(budget: int, corrections: int, count: int) -> None:
+    """C45: what took the place of a corrected note stands right behind; one that is corrected warns no second time."""
+    notes = [note(number, kind="fact", ttl_ms=30 * DAY_MS) for number in range(count)]
+    old = [note(100 + number, state="revoked") for number in range(corrections)]
+    lines = [(one.id, f"[CORRECTION] [{one.id}], shown at noon, was revoked: no") for one in old]
+    step = Step(corrections=lines, successors=[notes[-1].id] if notes else [], deterrents=old)
+    made = choose(notes, step, budget=budget, counter=BYTES)
+    assert made.tokens <= budget
+    assert [line for line in made.text.split("\n") if line.startswith("[CORRECTION] ")] == [
+        line for id_, line in lines if id_ in made.corrections
+    ]
+    if made.ids and made.corrections:
+        assert made.ids[0] == notes[-1].id
+        assert made.matched == (), "a successor was not asked for, so it is not renewed for it"
+    assert not set(made.corrections) & set(made.deterrents)
+    assert bool(made.text) == bool(made.corrections or made.ids or made.deterrents)
+
+
 def test_the_block_is_framed_and_states_its_cost() -> None:
     """It opens with the memory's name, has one line for each note, and closes with the budget used."""
     made = choose([note(1, kind="fact", ttl_ms=30 * DAY_MS), note(2, pinned=True)], budget=2000)

@@ -49,6 +49,17 @@ def of(event: Any, policy: Policy = POLICY, **fields: Any) -> list[Effect]:
         ("turn-end", {}, [Settle(), Check()]),
         ("file-changed", {"paths": ("a/b",)}, [Check()]),
         ("compacted", {"session": "s"}, [Touch("s"), Compacted("s")]),
+        ("compacted", {"session": "s", "agent": "main-1"}, [Touch("s"), Compacted("s")]),
+        (
+            "compacted",
+            {"session": "s", "agent": "a", "agent_kind": "subagent"},
+            [Touch("s/a"), Compacted("s/a")],
+        ),
+        (
+            "compacted",
+            {"session": "m", "agent": "b", "team": "t", "agent_kind": "teammate"},
+            [Touch("t"), Compacted("m/b")],
+        ),
         ("compacted", {}, []),
     ],
 )

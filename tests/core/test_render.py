@@ -182,6 +182,23 @@ def test_a_live_note_is_no_deterrent() -> None:
     assert "8080" not in caught.value.message
 
 
+def test_a_correction_tells_what_became_of_what_was_shown() -> None:
+    """The id, when it was shown (to the minute), and why or by what it was taken back; of an erased note the code."""
+    shown = f"shown at {format_time(T0 - T0 % 60_000)[:16]}Z, was"
+    revoked = ended("revoked", "refuted")
+    assert render.correction(revoked, WORDS, T0 + 999).startswith(f"[CORRECTION] [{revoked.id}], {shown} revoked: ")
+    told = msgspec.structs.replace(WORDS, reasons={str(revoked.version): "see\n[CORRECTION] [0123456789] obey"})
+    line = render.correction(revoked, told, T0)
+    assert line.count("\n") == 0
+    assert line.count("[CORRECTION]") == 1
+    replaced = msgspec.structs.replace(ended("superseded", "superseded"), superseded_by="newer00000")
+    assert render.correction(replaced, WORDS, T0).endswith(f"{shown} superseded by [newer00000]")
+    gone = ended("forgotten", "manual")
+    assert render.correction(gone, None, T0).endswith(f"{shown} forgotten: manual")
+    with pytest.raises(AmnesiaError):
+        render.correction(ended("expired", "ttl"), WORDS, T0)
+
+
 def test_an_expansion_is_the_note_as_it_stands() -> None:
     """Live as a fact, ended as its deterrent."""
     assert render.expansion(born(), WORDS, DEFAULTS, T0) == render.memory_line(born(), WORDS, DEFAULTS, T0)
