@@ -63,12 +63,20 @@ def test_a_workspace_is_hooked_for_a_day(monkeypatch: pytest.MonkeyPatch) -> Non
     """Hooks that were taken out are forgotten in the end, and so are the workspaces that were heard of first."""
     monkeypatch.setattr(announced, "MAX_HOOKED", 2)
     calls = Announced(times := Times())
-    assert not calls.hooked("w")
-    calls.heard("w", times.now)
+    assert not calls.hooked("w", "claude-code")
+    calls.heard("w", "claude-code", times.now)
     times.now += HOOKED_MS
-    assert calls.hooked("w")
+    assert calls.hooked("w", "claude-code")
     times.now += 1
-    assert not calls.hooked("w")
+    assert not calls.hooked("w", "claude-code")
     for name in "abc":
-        calls.heard(name, times.now)
-    assert [calls.hooked(name) for name in "abc"] == [False, True, True]
+        calls.heard(name, "claude-code", times.now)
+    assert [calls.hooked(name, "claude-code") for name in "abc"] == [False, True, True]
+
+
+def test_one_agents_hooks_tell_nothing_of_another() -> None:
+    """A workspace where only Codex has hooks is not one where Claude Code's would announce a call."""
+    calls = Announced(times := Times())
+    calls.heard("w", "codex", times.now)
+    assert calls.hooked("w", "codex")
+    assert not calls.hooked("w", "claude-code")

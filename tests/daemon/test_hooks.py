@@ -492,7 +492,8 @@ class TestOwnTools:
         assert service.announced.claim("toolu_4") is None
 
     async def test_a_workspace_with_hooks_is_known(self, service: Service) -> None:
-        """Any hook of any agent tells that they are installed."""
-        assert not service.announced.hooked(WORKSPACE)
+        """Any hook of an agent tells that this agent's are installed, and nothing of another's."""
+        assert not service.announced.hooked(WORKSPACE, "gemini")
         await hook(service, "gemini", "BeforeModel")
-        assert service.announced.hooked(WORKSPACE)
+        assert service.announced.hooked(WORKSPACE, "gemini")
+        assert not service.announced.hooked(WORKSPACE, "claude-code")

@@ -227,7 +227,7 @@ class TestCallers:
     async def announce(self, service: Service, call_id: str, **caller: Any) -> None:
         """What a hook would tell just before the call."""
         now = service.clock.now_ms()
-        service.announced.heard(WORKSPACE, now)
+        service.announced.heard(WORKSPACE, "claude-code", now)
         service.announced.announce(call_id, WORKSPACE, wire.CallerSpec(**caller), now)
 
     async def test_an_announced_call_is_its_callers(self, service: Service) -> None:
@@ -257,6 +257,11 @@ class TestCallers:
         headers = {"x-amnesia-workspace": WORKSPACE, "x-amnesia-session": "s7"}
         await done(service, "remember", content="Ours.", scope="session", headers=headers, _meta={TOOL_USE: "toolu_3"})
         assert [note.owner for note in (await call(service, "list", caller={"role": "human"})).notes] == ["s7"]
+
+    async def test_other_agents_hooks_refuse_nothing(self, service: Service) -> None:
+        """Claude Code without hooks is served where Codex's are alive: those would never announce its calls."""
+        service.announced.heard(WORKSPACE, "codex", service.clock.now_ms())
+        assert not (await said(service, "status", _meta={TOOL_USE: "toolu_9"})).refused
 
     async def test_arguments_name_a_subagent(self, service: Service) -> None:
         """A subagent that says who it is writes for itself, and sees nothing of its parent's."""

@@ -1,8 +1,9 @@
 """Who makes a tool call, and in which workspace: by the agent's hooks, the shim's environment and the call's arguments.
 
 Strongest first: what a hook announced about this very call; what the arguments say; what the shim was started with (the
-``x-amnesia-…`` headers). None of them makes an agent human. A call that names itself, in a workspace whose hooks are
-alive, and that no hook announced, comes from a child that nobody can tell: it is refused, never widened to its parent.
+``x-amnesia-…`` headers). None of them makes an agent human. A call that names itself as Claude Code does, in a workspace
+where the hooks of Claude Code are alive, and that none of them announced, comes from a child that nobody can tell: it is
+refused, never widened to its parent. Other agents' hooks tell nothing of such a call.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from amnesiad.service.announced import Announced
 
 TOOL_USE: Final = "claudecode/toolUseId"
 """The key in ``_meta`` under which Claude Code names a call, by the id that its hooks are told."""
+NAMES_CALLS: Final = "claude-code"
+"""The agent that does so, as its hooks are called."""
 HEADER: Final = "x-amnesia-"
 
 Headers = Mapping[str, str]
@@ -60,7 +63,8 @@ async def identify(
     workspace = named or own
     if not workspace:
         raise Invalid("no workspace is named", field="workspace", hint="pass workspace: the path of the repository")
-    if isinstance(call, str) and any(isinstance(one, str) and announced.hooked(one) for one in (workspace, own)):
+    asked = [one for one in (workspace, own) if isinstance(one, str)]
+    if isinstance(call, str) and any(announced.hooked(one, NAMES_CALLS) for one in asked):
         raise Refused(
             "no hook announced this call, so nobody can tell whose it is",
             rule="unidentified-child",

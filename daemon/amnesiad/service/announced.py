@@ -23,7 +23,7 @@ MAX_CALLS: Final = 4096
 HOOKED_MS: Final = DAY_MS
 """How long one hook's call tells that hooks are installed; without an end, taking them out would never be noticed."""
 MAX_HOOKED: Final = 1024
-"""Workspaces of which it is known; those heard of last."""
+"""Workspaces of which it is known, for each agent; those heard of last."""
 
 
 class _Call(NamedTuple):
@@ -38,7 +38,7 @@ class Announced:
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
         self._calls: OrderedDict[str, _Call] = OrderedDict()
-        self._hooked: OrderedDict[str, int] = OrderedDict()
+        self._hooked: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def announce(self, tool_use_id: str, workspace: str, caller: wire.CallerSpec, now: int) -> None:
         """A call with this id is about to be made, in this workspace and by this caller. The latest word counts."""
@@ -54,16 +54,16 @@ class Announced:
         found = self._calls.get(tool_use_id)
         return None if found is None or found.until < self._clock() else (found.workspace, found.caller)
 
-    def heard(self, workspace: str, now: int) -> None:
-        """A hook has called for this workspace."""
-        self._hooked[workspace] = now
-        self._hooked.move_to_end(workspace)
+    def heard(self, workspace: str, agent_name: str, now: int) -> None:
+        """A hook of this agent, such as ``claude-code``, has called for this workspace."""
+        self._hooked[workspace, agent_name] = now
+        self._hooked.move_to_end((workspace, agent_name))
         if len(self._hooked) > MAX_HOOKED:
             self._hooked.popitem(last=False)
 
-    def hooked(self, workspace: str) -> bool:
-        """Whether hooks of any agent have called for this workspace within ``HOOKED_MS``."""
-        at = self._hooked.get(workspace)
+    def hooked(self, workspace: str, agent_name: str) -> bool:
+        """Whether hooks of this agent have called for this workspace within ``HOOKED_MS``."""
+        at = self._hooked.get((workspace, agent_name))
         return at is not None and self._clock() - at <= HOOKED_MS
 
     def _trim(self, now: int) -> None:

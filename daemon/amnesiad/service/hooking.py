@@ -60,7 +60,7 @@ class Hooking(Governing):
         place = await self._place(request, seen)
         name, now = place.workspace, self.clock.now_ms()
         caller = wire.CallerSpec(session=seen.session, agent=seen.agent, agent_kind=seen.agent_kind)
-        self.announced.heard(name, now)
+        self.announced.heard(name, request.agent_name, now)
         if seen.ours and seen.tool_use_id is not None:
             self.announced.announce(seen.tool_use_id, name, caller, now)
         key = self._key(name, seen)
