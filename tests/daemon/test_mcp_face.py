@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -69,12 +70,71 @@ async def test_a_missing_extra_is_named(line: Wire, monkeypatch: pytest.MonkeyPa
         for name in [name for name in sys.modules if name.split(".")[0] == "mcp" or name == "amnesiad.mcp.server"]:
             without.delitem(sys.modules, name)
         without.setitem(sys.modules, "mcp", None)
-        for body, request_id in ((PING, 1), (b"nonsense", None), (b"[" * 90_000, None)):
-            reply = await ask(line, body)
+        for request_id in (1, "one"):
+            reply = await ask(line, json.dumps({"jsonrpc": "2.0", "id": request_id, "method": "ping"}).encode())
             assert reply.status == 501
             assert reply.json["id"] == request_id
             assert "pip install 'amnesiad[mcp]'" in reply.json["error"]["message"]
     assert (await ask(line, PING)).json["result"] == {}
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "words"),
+    [
+        ("", -32700, "not JSON"),
+        ("\ud800", -32700, "not JSON"),
+        ('{"jsonrpc":"2.0","id":1,"method":"SECRET\\ud800"}', -32700, "not JSON"),
+        ('{"jsonrpc":"2.0","id":NaN,"method":"SECRET"}', -32700, "not JSON"),
+        ("[" * 90_000, -32700, "not JSON"),
+        ('[{"jsonrpc":"2.0","id":1,"method":"SECRET"}]', -32600, "no batches"),
+        ('"SECRET"', -32600, "no JSON-RPC message"),
+        ('{"id":1,"method":"SECRET"}', -32600, "jsonrpc has to be"),
+        ('{"jsonrpc":"1.0","id":1,"method":"SECRET"}', -32600, "jsonrpc has to be"),
+        ('{"jsonrpc":"2.0","id":1.5,"method":"SECRET"}', -32600, "id has to be text or a whole number"),
+        ('{"jsonrpc":"2.0","id":true,"method":"SECRET"}', -32600, "id has to be text or a whole number"),
+        ('{"jsonrpc":"2.0","id":null,"method":"SECRET"}', -32600, "id has to be text or a whole number"),
+        ('{"jsonrpc":"2.0","id":1,"method":{"SECRET":1}}', -32600, "method has to be text"),
+        ('{"jsonrpc":"2.0","id":1}', -32600, "method has to be text"),
+        ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":["SECRET"]}', -32602, "params has to be an object"),
+        ('{"jsonrpc":"2.0","id":1,"method":"tools/call"}', -32602, "params.name has to be text"),
+        ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":5}}', -32602, "params.name has to be text"),
+        (
+            '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"amnesia_status","arguments":"SECRET"}}',
+            -32602,
+            "params.arguments has to be an object",
+        ),
+        (
+            '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":"SECRET"}}',
+            -32602,
+            "params._meta has to be an object",
+        ),
+        (
+            '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"progressToken":["SECRET"]}}}',
+            -32602,
+            "params._meta.progressToken has to be text or a whole number",
+        ),
+        ('{"jsonrpc":"2.0","id":1,"method":"initialize"}', -32602, "params.protocolVersion has to be text"),
+    ],
+    ids=range(21),
+)
+async def test_what_is_no_message_is_told_which_field(line: Wire, message: str, code: int, words: str) -> None:
+    """The error names the field and what it has to be, has the id where there is one, and quotes nothing that was sent."""
+    reply = await ask(line, message.encode("utf-8", "surrogatepass"))
+    assert reply.status == (200 if code == -32602 else 400)
+    assert reply.json["error"]["code"] == code
+    assert words in reply.json["error"]["message"]
+    assert "SECRET" not in reply.body.decode()
+    assert reply.json["id"] == (1 if re.match(r'\{.*"id":1[,}]', message) and code != -32700 else None)
+    assert (await ask(line, PING)).json["result"] == {}
+
+
+@pytest.mark.parametrize(
+    "message", ['{"jsonrpc":"2.0","method":"notifications/initialized"}', '{"jsonrpc":"2.0","id":1,"result":{}}']
+)
+async def test_what_needs_no_answer_gets_none(line: Wire, message: str) -> None:
+    """Notifications, and answers to what was never asked, are taken and forgotten."""
+    reply = await ask(line, message.encode())
+    assert (reply.status, reply.body) == (202, b"")
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])

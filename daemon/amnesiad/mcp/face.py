@@ -7,13 +7,15 @@ that nobody asks for MCP has neither. Where it is not installed, every request i
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from importlib import import_module
 from typing import Any, Final
 
+import msgspec
+
 from amnesiad.core.errors import AmnesiaError
 from amnesiad.mcp.calling import Desk
+from amnesiad.mcp.envelope import INVALID_PARAMS, Fault, error_answer, find_fault
 from amnesiad.service import Service
 
 Scope = MutableMapping[str, Any]
@@ -42,16 +44,23 @@ class McpFace:
             # There are neither sessions to delete nor streams to open.
             await _answer(send, 405, b"", ((b"allow", b"POST"),))
             return
+        body = await _body(receive)
+        if (fault := find_fault(body)) is not None:
+            # Clients read an answer to their own request whatever it says, and take another status for a broken line.
+            await _answer(send, 200 if fault.code == INVALID_PARAMS else 400, error_answer(fault, "invalid"))
+            return
         try:
             serve = await self._server()
         except ImportError as error:
             if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
                 raise
-            await _answer(send, 501, _missing(await _body(receive)))
+            request_id = msgspec.json.decode(body).get("id")
+            missing = Fault(INTERNAL_ERROR, request_id, MISSING, MISSING_HINT)
+            await _answer(send, 501, error_answer(missing, "internal"))
             return
         # Blanks around a header's value are no part of it (RFC 9110), and the SDK compares values.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        await serve({**scope, "headers": headers}, receive, send)
+        await serve({**scope, "headers": headers}, _again(body, receive), send)
 
     async def close(self) -> None:
         """Stop the server, if it was ever started. Nothing must come after."""
@@ -88,15 +97,16 @@ async def _body(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-def _missing(body: bytes) -> bytes:
-    """The error for this request, with its id as far as it can be read."""
-    try:
-        asked = json.loads(body)
-        request_id = asked.get("id") if isinstance(asked, dict) else None
-    except (ValueError, RecursionError):
-        request_id = None
-    error = {"code": INTERNAL_ERROR, "message": f"{MISSING} ({MISSING_HINT})", "data": {"hint": MISSING_HINT}}
-    return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode()
+def _again(body: bytes, receive: Receive) -> Receive:
+    """A ``receive`` for who comes next: first the body that was read, then what is still to come."""
+    whole: list[bytes] = [body]
+
+    async def replay() -> MutableMapping[str, Any]:
+        if whole:
+            return {"type": "http.request", "body": whole.pop(), "more_body": False}
+        return await receive()
+
+    return replay
 
 
 async def _answer(send: Send, status: int, body: bytes, extra: tuple[tuple[bytes, bytes], ...] = ()) -> None:
