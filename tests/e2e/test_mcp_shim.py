@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import termios
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -219,7 +221,6 @@ class TestTalking:
             (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
             (b'{"jsonrpc":"2.0","id":1}', -32600),
             (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":"text"}', -32600),
-            (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":null}', -32600),
         ],
         ids=lambda value: str(value)[:24],
     )
@@ -228,6 +229,21 @@ class TestTalking:
         shim.say(line, b'{"jsonrpc":"2.0","id":9,"result":{}}')
         assert (await shim.hear())["error"]["code"] == code
         assert (await shim.ask("ping"))["result"] == {}
+
+    @pytest.mark.parametrize(
+        ("sent", "told"), [("1.5", 1.5), ("1.0", 1.0), ("true", True), ("NaN", None), ("1e999", None)]
+    )
+    async def test_an_id_that_is_none(self, shim: Shim, sent: str, told: object) -> None:
+        """What MCP takes for no id is answered with an error that the client finds again, and always as JSON."""
+        shim.say(f'{{"jsonrpc":"2.0","id":{sent},"method":"tools/call","params":{json.dumps(STATUS)}}}'.encode())
+        answer = await shim.hear()
+        assert answer["id"] == told
+        assert answer["error"]["code"] == -32600
+
+    async def test_params_may_be_null(self, shim: Shim) -> None:
+        """Some clients write null for parameters that they do not give."""
+        shim.say(b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":null}')
+        assert len((await shim.hear())["result"]["tools"]) == 11
 
 
 class TestWithoutADaemon:
@@ -287,8 +303,11 @@ class TestWithoutADaemon:
         shim = await Shim.start(tmp_path / "s")
         shim.request("gone", "tools/call", STATUS)
         shim.request("kept", "tools/call", STATUS)
-        writers = [await taken.get(), await taken.get()]
         shim.say(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"gone"}}')
+        # The end of the input comes before the calls' deadlines begin, and must not be over before they are.
+        assert shim.process.stdin is not None
+        shim.process.stdin.close()
+        writers = [await taken.get(), await taken.get()]
         started = asyncio.get_running_loop().time()
         answer = await shim.hear()
         assert answer["id"] == "kept"
@@ -300,6 +319,16 @@ class TestWithoutADaemon:
             writer.close()
         server.close()
         await server.wait_closed()
+
+    @pytest.mark.parametrize("path", ["/" + 200 * "x", "/dev/null/x", "~no-such-user/x"])
+    async def test_a_path_that_cannot_be(self, path: str) -> None:
+        """A path that no socket can have is named; nothing is said of a write that may have landed, for none can have."""
+        shim = await Shim.start(path)
+        error = (await shim.ask("tools/call", STATUS))["error"]
+        assert error["data"]["code"] == "unreachable"
+        assert path in error["message"]
+        assert "landed" not in error["message"]
+        assert await shim.close() == 0
 
     async def test_something_else_behind_the_socket(self, tmp_path: Path) -> None:
         """What does not speak HTTP, or no JSON-RPC, is an error too."""
@@ -373,6 +402,24 @@ class TestProcess:
         os.close(read)
         os.close(write)
 
+    async def test_it_ends_with_its_parent_though_nobody_reads(self, loaded: str) -> None:
+        """Also while it waits for somebody to read its answers, who still holds the pipe open and never will."""
+        inputs, answers = os.pipe(), os.pipe()
+        command = "import subprocess, sys; subprocess.Popen(sys.argv[1:]).wait()"
+        environ = {**os.environ, "AMNESIA_SOCKET": loaded}
+        parent = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", command, *SHIM, env=environ, stdin=inputs[0], stdout=answers[1]
+        )
+        # More than the pipe and all requests under way can hold, so that no part of the shim can go on.
+        os.write(inputs[1], b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n' * 60)
+        await wait_until(lambda: waiting(answers[0]) >= 40_000)
+        [pid] = children(parent.pid)
+        parent.kill()
+        await wait_until(lambda: not running(pid))
+        await parent.wait()
+        for end in (*inputs, *answers):
+            os.close(end)
+
     def test_wrong_usage(self) -> None:
         """A person who types it with arguments is told what it is for."""
         done = subprocess.run([*SHIM, "--help-me"], capture_output=True, text=True, timeout=PATIENCE_S)
@@ -388,6 +435,11 @@ class TestProcess:
         )  # fmt: skip
         assert done.returncode == 0
         assert json.loads(done.stdout)["result"] == {}
+
+
+def waiting(pipe: int) -> int:
+    """The bytes that a pipe holds."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def connections(pid: int) -> int:

@@ -23,6 +23,8 @@ from typing import Any, Final, NamedTuple
 
 DEADLINE_S: Final = 5.0
 """For a request, from its line to its answer. The daemon itself gives up on a call a little earlier, and says more."""
+ENDING_S: Final = DEADLINE_S + 1.0
+"""For what is under way at the end of the input: each has its own deadline, which began later, and tells of it then."""
 LOOK_S: Final = 2.0
 """How often is looked whether the parent is still there; its end of the pipe usually tells at once."""
 MAX_CALLS: Final = 32
@@ -84,8 +86,9 @@ def main(arguments: Sequence[str]) -> int:
     if os.isatty(0):
         sys.stderr.write("amnesia mcp waits for JSON-RPC, one message a line: agents start it; Ctrl-D ends it\n")
     threading.stack_size(STACK_BYTES)
-    shim = Shim(socket, _identity(os.environ))
-    reader = _Reader(os.getppid())
+    parent = os.getppid()
+    shim = Shim(socket, _identity(os.environ), parent)
+    reader = _Reader(parent)
     while (line := reader.line()) is not None:
         shim.take(line)
     shim.finish()
@@ -119,6 +122,12 @@ def _quoted(value: str) -> str:
     return "".join(
         chr(byte) if 0x21 <= byte <= 0x7E and byte != 0x25 else f"%{byte:02X}" for byte in os.fsencode(value)
     )
+
+
+def _end_without(parent: int) -> None:
+    """End at once where the parent is no longer who it was: somebody else may hold its ends of the pipes open."""
+    if os.getppid() != parent:
+        os._exit(0)
 
 
 class _Reader:
@@ -157,8 +166,7 @@ class _Reader:
 
     def _read(self) -> None:
         while not select.select([0], [], [], LOOK_S)[0]:
-            if os.getppid() != self._parent:
-                os._exit(0)
+            _end_without(self._parent)
         data = os.read(0, _READ_BYTES)
         self._rest += data
         self._ended = not data
@@ -167,9 +175,10 @@ class _Reader:
 class Shim:
     """The requests under way. ``take`` and ``finish`` are for one thread; each request has a thread of its own."""
 
-    def __init__(self, socket: str, identity: Mapping[str, str]) -> None:
+    def __init__(self, socket: str, identity: Mapping[str, str], parent: int) -> None:
         self._socket = socket
         self._identity = identity
+        self._parent = parent
         self._version = ""
         self._change = threading.Condition()
         self._writing = threading.Lock()
@@ -199,10 +208,11 @@ class Shim:
         elif not isinstance(message.get("method"), str) or not _is_id(message["id"]):
             if "result" in message or "error" in message:
                 return  # an answer, and nothing was asked
-            known = message["id"] if _is_id(message["id"]) else None
-            why = _Fault("invalid", "a request has a method, and an id that is text or a number", "mend the message")
-            self._write(_error(known, why, INVALID_REQUEST))
-        elif not isinstance(message.get("params", {}), dict):
+            why = _Fault(
+                "invalid", "a request has a method, and an id that is text or a whole number", "mend the message"
+            )
+            self._write(_error(_echoed(message["id"]), why, INVALID_REQUEST))
+        elif not isinstance(message.get("params"), dict | None):
             why = _Fault("invalid", "params is no object", "name each parameter, or leave params out")
             self._write(_error(message["id"], why, INVALID_REQUEST))
         else:
@@ -210,7 +220,7 @@ class Shim:
 
     def finish(self) -> None:
         """Wait for the answers under way, each within its deadline."""
-        until = time.monotonic() + DEADLINE_S
+        until = time.monotonic() + ENDING_S
         with self._change:
             while self._calls and (left := until - time.monotonic()) > 0:
                 self._change.wait(left)
@@ -219,7 +229,7 @@ class Shim:
         wanted = params.get("requestId") if isinstance(params, dict) else None
         with self._change:
             for mark, request_id in list(self._calls.items()):
-                if request_id == wanted:
+                if request_id == wanted and not isinstance(wanted, bool):
                     del self._calls[mark]
 
     def _begin(self, message: Message, data: bytes) -> None:
@@ -265,9 +275,12 @@ class Shim:
         except (FileNotFoundError, ConnectionRefusedError, PermissionError):
             why = f"no daemon of this user answers at {path}"
             raise _Fault("unreachable", why, "start it with: amnesia up; then call again") from None
-        except OSError:
+        except (ConnectionError, connect.BadAnswer):
             hint = "a write may have landed: start the daemon with: amnesia up; and look before you repeat it"
             raise _Fault("unreachable", "the daemon went away before it answered", hint) from None
+        except OSError as error:
+            hint = "set AMNESIA_SOCKET to what amnesia sockname prints"
+            raise _Fault("unreachable", f"nothing can be reached at {path}: {error.strerror or error}", hint) from None
         return self._read(message, answer.status, answer.body)
 
     def _read(self, message: Message, status: int, body: bytes) -> bytes:
@@ -304,19 +317,29 @@ class Shim:
         return headers
 
     def _write(self, line: bytes) -> None:
-        left = line + b"\n"
+        """Waits for a client that does not read, as long as the parent lives."""
+        left = memoryview(line + b"\n")
         with self._writing:
             while left:
                 try:
-                    left = left[os.write(1, left) :]
+                    while not select.select([], [1], [], LOOK_S)[1]:
+                        _end_without(self._parent)
+                    # No more at a time: what a pipe takes without blocking once it is ready.
+                    left = left[os.write(1, left[: select.PIPE_BUF]) :]
                 except BlockingIOError:
-                    select.select([], [1], [])
+                    continue
                 except OSError:  # nobody reads any more
                     os._exit(0)
 
 
 def _is_id(value: object) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool)
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _echoed(value: object) -> object:
+    """What is no id, as far as JSON can repeat it: a client that sent a fraction still finds its error."""
+    # Of NaN and the infinities Python reads and writes words that are no JSON.
+    return value if isinstance(value, str | int) or (isinstance(value, float) and value - value == 0) else None
 
 
 def _declared_version(params: object) -> str:
