@@ -79,12 +79,18 @@ def test_both_clients_look_for_the_daemon_in_the_same_place(tmp_path: Path) -> N
         bare | {"AMNESIA_STATE_DIR": "/srv/there"},
         bare | {"AMNESIA_STATE_DIR": "/srv/there", "XDG_RUNTIME_DIR": str(runtime)},
         bare | {"AMNESIA_SOCKET": " /srv/given.sock "},
+        bare | {"AMNESIA_SOCKET": "~no-such-user/given.sock"},
+        bare | {"AMNESIA_CONFIG": "~no-such-user/other.toml"},
         bare | {"AMNESIA_CONFIG": str(other)},
     ]
     told = run_node(machine_node(), "--input-type=module", "--eval", found, json.dumps(cases)).splitlines()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(home))
         assert told == [places.configured_socket(environ) for environ in cases]
+        given = [environ for environ in cases if "AMNESIA_SOCKET" in environ]
+        assert [identity.daemon_socket(environ) for environ in given] == [
+            places.configured_socket(one) for one in given
+        ]
 
 
 def test_both_clients_repeat_the_same_writes() -> None:
