@@ -83,7 +83,8 @@ class TestInstall:
         "arguments",
         [
             ["emacs"], ["claude-code", "--scope", "world"], ["claude-code", "--command", "wget"], ["codex", "--statusline"],
-            ["codex", "--plugin", "x"], ["claude-code", "--to", "x"],
+            ["codex", "--plugin", "x"], ["claude-code", "--to", "x"], ["codex", "--workspace", "a\nb"],
+            ["codex", "--workspace", "\udcff"],
         ],
     )  # fmt: skip
     @pytest.mark.usefixtures("home")

@@ -21,7 +21,7 @@ from amnesiad.daemon.notify import watchdog_s
 from amnesiad.install import service
 
 ROOT = Path(__file__).parents[2]
-ODD = {"AMNESIA_STATE_DIR": '/home/x y/100% "$HOME"', "AMNESIA_REDIS_URL": "redis://:secret@h/0"}
+ODD = {"AMNESIA_STATE_DIR": '/home/x y/100% "$UNSET"', "AMNESIA_REDIS_URL": "redis://:secret@h/0"}
 
 
 def verify(unit: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -59,9 +59,26 @@ class TestUnit:
     def test_it_carries_paths_and_no_secrets(self) -> None:
         """A password in an address stays out of a file that lies about; the settings that stay out are named."""
         text = service.service(ODD, "linux").text
-        assert '"AMNESIA_STATE_DIR=/home/x y/100%% \\"$$HOME\\""' in text
+        assert '"AMNESIA_STATE_DIR=/home/x y/100%% \\"$UNSET\\""' in text
         assert "secret" not in text
         assert service.unseen(ODD) == ["AMNESIA_REDIS_URL"]
+
+    @needs_systemd
+    def test_a_program_with_a_dollar_in_its_path(self, tmp_path: Path) -> None:
+        """It is one word to systemd, and the sign stands for itself."""
+        program = tmp_path / "a $b 100%" / "python"
+        program.parent.mkdir()
+        program.symlink_to(sys.executable)
+        unit = tmp_path / "amnesia.service"
+        unit.write_text(service.service({}, "linux", str(program)).text)
+        said = verify(unit, "--user")
+        assert (said.returncode, said.stderr) == (0, "")
+
+    def test_paths_are_whole(self, home: Path) -> None:
+        """What starts at the home or at this directory is said in full: the service starts elsewhere."""
+        text = service.service({"AMNESIA_STATE_DIR": "~/s", "AMNESIA_CONFIG": "a.toml"}, "linux").text
+        assert f"AMNESIA_STATE_DIR={home}/s" in text
+        assert f"AMNESIA_CONFIG={home}/a.toml" in text
 
     def test_it_runs_what_is_installed_here(self, tmp_path: Path) -> None:
         """The program of the unit is this Python, and it starts."""
@@ -115,7 +132,16 @@ class TestCommand:
         control.with_name("broken").touch()
         assert main(["install", "service", "--yes"]) == 1
         assert "systemctl --user daemon-reload && systemctl --user enable --now" in capsys.readouterr().err
-        assert (home / ".config/systemd/user/amnesia.service").exists()
+        unit = home / ".config/systemd/user/amnesia.service"
+        link = service.enabled_by(unit)
+        link.parent.mkdir()
+        link.symlink_to(unit)
+        assert main(["install", "service", "--undo", "--yes"]) == 1
+        said = capsys.readouterr().err
+        assert "may still run" in said
+        assert "systemctl --user daemon-reload" in said
+        assert not unit.exists()
+        assert not link.is_symlink()
 
     def test_print_and_dry_run_touch_nothing(self, home: Path, control: Path) -> None:
         """Neither the file nor the manager."""

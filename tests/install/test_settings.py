@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -76,16 +77,14 @@ def write(path: Path, text: str) -> Path:
 def install(agent: Agent, places: Places, scope: Scope = "user", wanted: Wanted = WANTED) -> list[Path]:
     """Install, and which files that changed."""
     made = settings.install(agent, scope, places, wanted)
-    for change in made:
-        changes.apply(change)
+    changes.apply(made)
     return [change.path for change in made]
 
 
 def undo(agent: Agent, places: Places, scope: Scope = "user") -> list[Path]:
     """Undo, and which files that changed."""
     made = settings.undo(agent, scope, places)
-    for change in made:
-        changes.apply(change)
+    changes.apply(made)
     return [change.path for change in made]
 
 
@@ -341,6 +340,12 @@ class TestFiles:
         install(CLAUDE_CODE, places)
         assert stat.S_IMODE((places.home / ".claude.json").stat().st_mode) == 0o600
 
+    def test_a_path_that_is_not_text_is_refused(self, places: Places) -> None:
+        """JSON is UTF-8, and so is what an agent would run."""
+        with pytest.raises(Invalid, match="not UTF-8"):
+            install(CLAUDE_CODE, places, wanted=Wanted("/run/\udcff.sock"))
+        assert files(places) == {}
+
     def test_a_byte_order_mark_stays(self, places: Places) -> None:
         """Some editors write one."""
         path = write(places.home / ".claude/settings.json", "\ufeff{}\n")
@@ -354,8 +359,18 @@ class TestFiles:
         planned = settings.install(CLAUDE_CODE, "user", places, WANTED)
         path.write_text('{"model": "opus"}')
         with pytest.raises(Invalid, match="meanwhile"):
-            changes.apply(planned[0])
+            changes.apply(planned)
         assert path.read_text() == '{"model": "opus"}'
+
+    def test_all_of_the_files_or_none(self, places: Places) -> None:
+        """One that cannot be written leaves the other as it was, and no draft behind."""
+        path = write(places.home / ".claude/settings.json", "{}")
+        planned = settings.install(CLAUDE_CODE, "user", places, WANTED)
+        (places.home / ".claude.json").symlink_to("/proc/nowhere/x")
+        with pytest.raises(Invalid, match=r"\.claude\.json"):
+            changes.apply(planned)
+        assert path.read_text() == "{}"
+        assert [one.name for one in path.parent.iterdir()] == ["settings.json"]
 
     @pytest.mark.parametrize(
         "text", ["[]", '{"hooks": []}', '{"hooks": {"Stop": {"a": 1}}}', '{"hooks": {}} //', "\x00"]
@@ -368,7 +383,11 @@ class TestFiles:
         assert path.read_text() == text
 
     def test_what_is_no_file_is_refused(self, places: Places) -> None:
-        """A directory, and a file that is not text."""
+        """A directory, a pipe that nobody writes to, and a file that is not text."""
+        (places.home / ".gemini").mkdir()
+        os.mkfifo(places.home / ".gemini/settings.json")
+        with pytest.raises(Invalid, match="no file"):
+            settings.install(GEMINI, "user", places, WANTED)
         (places.home / ".claude/settings.json").mkdir(parents=True)
         with pytest.raises(Invalid):
             settings.install(CLAUDE_CODE, "user", places, WANTED)

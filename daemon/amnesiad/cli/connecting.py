@@ -74,8 +74,14 @@ def install(
         _copy_folders(dialog, dict(folders.contents(folders.bundle("dsh"))), to or Path("dsh-amnesia"), undo)
         return
     from amnesiad.client.identity import daemon_socket
+    from amnesiad.core.intake import check_name
     from amnesiad.install.settings import Wanted
+    from amnesiad.wire.fields import MAX_WORKSPACE_BYTES
 
+    if workspace is not None:
+        check_name(
+            workspace, "workspace", MAX_WORKSPACE_BYTES
+        )  # the daemon would refuse every hook, and none would say so
     path = Path(socket or daemon_socket(os.environ)).expanduser().absolute()
     wanted = Wanted(str(path), workspace, "python" if form == "python" else "curl", statusline)
     if plugin is not None:
@@ -130,8 +136,8 @@ class Dialog:
         made = bool(changes) and not self._dry_run and self._agreed()
         if made and first is not None:
             first()
-        for change in changes if made else ():
-            apply(change)
+        if made:
+            apply(changes)
         if self._as_json:
             print_json(
                 {"changes": [{"path": str(change.path), "to": _verb(change)} for change in changes], "made": made}
@@ -260,14 +266,23 @@ def _install_service(dialog: Dialog, undo: bool, print_only: bool) -> None:
             say(f"# then: {' '.join(command)}")
         return
     if undo:
-        changes = service.undo(wanted)
-        if dialog.make(changes, "no service of ours is set up", first=lambda: _control(wanted.stop, dialog)):
+        if dialog.make(service.undo(wanted), "no service of ours is set up", first=lambda: _stop(wanted.stop, dialog)):
+            if wanted.link is not None:
+                wanted.link.unlink(missing_ok=True)
             _control(wanted.forget, dialog)
         return
     if dialog.make(service.install(wanted), f"{wanted.path} is up to date"):
         _control(wanted.start, dialog)
     if missed := service.unseen(os.environ):
         dialog.tell(f"the service does not see {', '.join(missed)}: put these settings into the configuration file")
+
+
+def _stop(commands: Sequence[Sequence[str]], dialog: Dialog) -> None:
+    """Stop the service. A manager that is not there, or knows nothing of it, keeps nobody from taking its file away."""
+    try:
+        _control(commands, dialog)
+    except AmnesiaError as error:
+        dialog.tell(f"{error.message}: a daemon that it started may still run")
 
 
 def _control(commands: Sequence[Sequence[str]], dialog: Dialog) -> None:

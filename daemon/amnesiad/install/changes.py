@@ -1,4 +1,4 @@
-"""A change to one file: shown before it is made, made at once or not at all, and the file's mode and links kept."""
+"""Changes to files: shown before they are made, made together or not at all, and a file's mode and links kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import difflib
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -35,7 +35,7 @@ class Change(NamedTuple):
 def read(path: Path) -> str | None:
     """The file's text, line ends as they are; ``None`` where there is none. Raises ``Invalid``."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_at_once) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise Invalid(f"{path} is no file", field="file", hint="move it away")
             data = file.read(MAX_FILE_BYTES + 1)
@@ -52,6 +52,11 @@ def read(path: Path) -> str | None:
         raise Invalid(f"{path} is not UTF-8 text", field="file", hint="convert it first") from None
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    """Without O_NONBLOCK a path that is a pipe would never open."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def diff(change: Change) -> Iterator[str]:
     """The lines of a unified diff."""
     before = (change.before or "").splitlines()
@@ -61,40 +66,70 @@ def diff(change: Change) -> Iterator[str]:
     return difflib.unified_diff(before, after, old, new, lineterm="")
 
 
-def apply(change: Change) -> None:
-    """Make the change. A link stays one, and what it leads to is changed. Raises ``Invalid``; nothing has changed then.
+def apply(changes: Sequence[Change]) -> None:
+    """Make the changes. A link stays one, and what it leads to is changed. Raises ``Invalid``; nothing has changed then.
 
-    The file is written anew beside the old one and takes its place, so that no reader ever sees half of it.
+    Each file is written anew beside the old one, and only when all of them are written do they take their places: no
+    reader ever sees half a file, and a full disk or a directory that is closed leaves nothing half done.
     """
-    target = Path(os.path.realpath(change.path))
+    drafts: list[tuple[Path, Path | None]] = []
     try:
-        if read(target) != change.before:
-            raise Invalid(
-                f"{change.path} was changed by somebody else meanwhile", field="file", hint="run the command again"
-            )
-        if change.after is None:
-            target.unlink(missing_ok=True)
-        else:
-            _replace(target, change.after, change.mode)
+        for change in changes:
+            with _blamed(change):
+                target = Path(os.path.realpath(change.path))
+                if read(target) != change.before:
+                    raise Invalid(
+                        f"{change.path} was changed by somebody else meanwhile",
+                        field="file",
+                        hint="run the command again",
+                    )
+                drafts.append((target, None if change.after is None else _draft(target, change.after, change.mode)))
+        for change, (target, draft) in zip(changes, drafts, strict=True):
+            with _blamed(change):
+                if draft is None:
+                    target.unlink(missing_ok=True)
+                else:
+                    draft.replace(target)
+    finally:
+        for _, draft in drafts:
+            if draft is not None:
+                draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _blamed(change: Change) -> Iterator[None]:
+    """Say of which file it is that something went wrong."""
+    try:
+        yield
     except OSError as error:
         raise Invalid(
             f"{change.path} cannot be written: {error.strerror}", field="file", hint="mend its permissions"
         ) from error
+    except UnicodeEncodeError:
+        raise Invalid(
+            f"{str(change.path)!a} would have to name a path that is not UTF-8",
+            field="file",
+            hint="put the socket, and amnesia itself, where the path is UTF-8",
+        ) from None
 
 
-def _replace(target: Path, text: str, mode: int) -> None:
+def _draft(target: Path, text: str, mode: int) -> Path:
+    """The text in a file beside the target, with the target's mode and owner if there is one."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileNotFoundError):
-        mode = stat.S_IMODE(target.stat().st_mode)
+    facts = target.stat() if target.exists() else None
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(file, "wb") as stream:
             stream.write(text.encode())
             stream.flush()
+            if facts is not None:
+                mode = stat.S_IMODE(facts.st_mode)
+                with contextlib.suppress(PermissionError):  # only root can give a file to somebody else
+                    os.fchown(stream.fileno(), facts.st_uid, facts.st_gid)
             os.fchmod(stream.fileno(), mode)
             os.fsync(stream.fileno())
-        draft.replace(target)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
+    return draft

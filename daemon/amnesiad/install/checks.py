@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from amnesiad import places
 from amnesiad.errors import Invalid
-from amnesiad.install import commands, settings
+from amnesiad.install import commands, service, settings
 from amnesiad.install.table import AGENTS, SCOPES, Agent, Scope
 
 
@@ -78,7 +78,6 @@ def _service(environ: Mapping[str, str], platform: str, connected: bool) -> Chec
     if not path.is_file():
         after = "; after a reboot the hooks will be silent until somebody starts the daemon" if connected else ""
         return Check("service", True, f"none is set up{after}")
-    enabled = path.parent / "default.target.wants" / path.name
-    if platform != "darwin" and not enabled.is_symlink():
+    if platform != "darwin" and not service.enabled_by(path).is_symlink():
         return Check("service", False, f"{path} is there but not enabled", f"systemctl --user enable {path.name}")
     return Check("service", True, str(path))

@@ -40,12 +40,14 @@ class Service(NamedTuple):
     start: tuple[tuple[str, ...], ...]
     stop: tuple[tuple[str, ...], ...]
     forget: tuple[tuple[str, ...], ...] = ()
+    link: Path | None = None
+    """What enabling it leaves beside it; disabling takes it away, if there is a manager to do so."""
 
 
 def service(environ: Mapping[str, str], platform: str = sys.platform, python: str = sys.executable) -> Service:
     """The service for this user on this platform, run by this Python."""
     path = places.service_file(environ, platform)
-    carried = {name: environ[name] for name in CARRIED if environ.get(name)}
+    carried = {name: _whole(environ[name]) for name in CARRIED if environ.get(name)}
     if platform == "darwin":
         domain = f"gui/{os.getuid()}"
         start = ("launchctl", "bootstrap", domain, str(path))
@@ -57,7 +59,13 @@ def service(environ: Mapping[str, str], platform: str = sys.platform, python: st
         start=((*control, "daemon-reload"), (*control, "enable", "--now", UNIT)),
         stop=((*control, "disable", "--now", UNIT),),
         forget=((*control, "daemon-reload"),),
+        link=enabled_by(path),
     )
+
+
+def enabled_by(unit: Path) -> Path:
+    """The link by which systemd starts a user's unit at login."""
+    return unit.parent / "default.target.wants" / unit.name
 
 
 def install(wanted: Service) -> list[Change]:
@@ -80,8 +88,13 @@ def unseen(environ: Mapping[str, str]) -> list[str]:
     return [name for name in names if environ.get(name) and name not in CARRIED]
 
 
+def _whole(path: str) -> str:
+    """The path as the settings read it here and now: the service starts in another directory."""
+    return os.path.abspath(os.path.expanduser(os.path.expandvars(path)))  # noqa: PTH100, PTH111
+
+
 def _unit(python: str, environ: Mapping[str, str]) -> str:
-    carried = "".join(f"Environment={_word(f'{name}={value}')}\n" for name, value in environ.items())
+    carried = "".join(f"Environment={_quoted(f'{name}={value}')}\n" for name, value in environ.items())
     return f"""\
 # Written by "amnesia install service"; "amnesia install service --undo" takes it away.
 [Unit]
@@ -89,7 +102,7 @@ Description=amnesiad, the working memory of AI agents and its end
 
 [Service]
 Type=notify
-ExecStart={_word(python)} -I -m amnesiad.entry up
+ExecStart={_quoted(python)} -I -m amnesiad.entry up
 {carried}Restart=always
 RestartSec=2
 WatchdogSec={WATCHDOG_S}
@@ -115,10 +128,11 @@ WantedBy=default.target
 """
 
 
-def _word(text: str) -> str:
-    """One word of a unit's line: quoted, with the signs that systemd would expand doubled."""
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    return f'"{escaped}"' if escaped != text or any(sign in text for sign in " '\t=") else text
+def _quoted(text: str) -> str:
+    """One word of a unit's line, with ``%``, which systemd expands, doubled. ``$`` stays: neither in ``Environment=`` nor
+    in the path of a program is it a sign, and doubled it would be two."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("%", "%%")
+    return f'"{escaped}"' if escaped != text or any(sign in text for sign in " '\t=$") else text
 
 
 def _plist(python: str, environ: Mapping[str, str]) -> str:
