@@ -59,10 +59,13 @@ def find_place(
     Raises ``Invalid`` as ``default_workspace`` does.
     """
     workspace = named or default_workspace(directory, environ, store_is_local=store_is_local)
-    top = Path(os.path.normpath(directory / (_git("--show-cdup", directory, environ) or "")))
-    # An agent may name its files by way of a link to where they are, and those of another worktree by the main one.
-    roots = [str(top), str(top.resolve()), *([workspace] if workspace.startswith("/") else [])]
-    return Place(workspace, tuple(dict.fromkeys(roots)))
+    up = _git("--show-cdup", directory, environ) or ""
+    top = Path(os.path.normpath(directory / up))
+    real = (directory.resolve() / up).resolve()
+    # An agent may name its files by way of a link to where they are, and those of another worktree by the main one. A link
+    # into the middle of a tree leads up to somewhere else.
+    roots = [*([str(top)] if top.resolve() == real else []), str(real)]
+    return Place(workspace, tuple(dict.fromkeys([*roots, *([workspace] if workspace.startswith("/") else [])])))
 
 
 def _repository(directory: Path, environ: Mapping[str, str]) -> Path | None:

@@ -127,6 +127,13 @@ class TestPlace:
         place = find_place(tmp_path / "link", ENVIRON)
         assert place.roots == (str(tmp_path / "link"), str(repository.resolve()))
 
+    def test_a_link_into_the_middle_of_a_tree_leads_to_its_root_alone(self, repository: Path, tmp_path: Path) -> None:
+        """What lies above the link is no tree of ours: with it as a root every file beside it would be one of ours."""
+        (repository / "src").mkdir(exist_ok=True)
+        (tmp_path / "deep").mkdir()
+        (tmp_path / "deep/link").symlink_to(repository / "src")
+        assert find_place(tmp_path / "deep/link", ENVIRON) == (str(repository), (str(repository),))
+
     def test_outside_of_a_repository_the_directory_is_its_root(self, tmp_path: Path) -> None:
         """A directory that no longer is there is one as well: nothing else can be said of it."""
         gone = tmp_path.resolve() / "gone"
