@@ -14,6 +14,7 @@ from amnesiad.core.errors import Invalid, Refused
 from amnesiad.core.events import AnyNoteEvent, Expired, MirrorResult, Revoked
 from amnesiad.core.mirrors import mirror, mirror_ref, mirrors_of
 from amnesiad.core.notes import Note, Words, apply
+from amnesiad.core.render import correction, deterrent
 from amnesiad.core.undo import undo
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,11}", fullmatch=True)
@@ -69,6 +70,18 @@ def test_a_target_that_the_note_does_not_point_at_is_refused() -> None:
         with pytest.raises(Refused) as refusal:
             mirror(note, HUMAN, T0, target="cache", result="deleted")
         assert refusal.value.rule == "no-mirror"
+
+
+def test_a_refuted_note_keeps_its_reason_whatever_happens_elsewhere() -> None:
+    """What a refuted note is shown with is the reason it was refuted for, after any number of results."""
+    note = born(source_ref="mem0:4f2a+cache:7")
+    note = after(note, [Revoked(note=note.id, version=2, at=T0, actor="human", reason="refuted")])
+    words = Words(content="the port is 8080", reasons={"2": "it is 9090"})
+    news: list[tuple[str, MirrorResult]] = [("mem0", "failed"), ("cache", "deleted"), ("mem0", "deleted")]
+    for target, result in news:
+        note = after(note, mirror(note, HUMAN, T0, target=target, result=result))
+        assert "reason: it is 9090)" in deterrent(note, words)
+        assert correction(note, words, T0).endswith("was revoked: it is 9090")
 
 
 @pytest.mark.parametrize("reinstated", [False, True])

@@ -75,6 +75,13 @@ class Note(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=Tr
     restored_to: str | None = None
     mirrored: tuple[tuple[str, MirrorResult], ...] = ()
     """What is last known of the items it mirrors, by target, the latest news last."""
+    before_mirrored: int = 0
+    """The version it had before the news of its items that came last in its log; 0 where none came last."""
+
+    @property
+    def reason_version(self) -> int:
+        """The version under which an ended note's words keep the reason of its end: news of its items gives none."""
+        return self.before_mirrored or self.version
 
     @property
     def regime(self) -> Regime:
@@ -242,6 +249,8 @@ def _step(note: Note, event: Transition) -> Note:
     version, at = event.version, event.at
     if isinstance(event, Reasoned) and event.size is not None:
         note = replace(note, size=event.size)
+    if note.before_mirrored and not isinstance(event, Mirrored):
+        note = replace(note, before_mirrored=0)
     match event:
         case StaleFlagged(cause=cause):
             causes = note.causes if cause in note.causes else (*note.causes, cause)
@@ -301,7 +310,12 @@ def _step(note: Note, event: Transition) -> Note:
             return replace(note, version=version, restored_to=to)
         case Mirrored(target=target, result=result):
             others = tuple(known for known in note.mirrored if known[0] != target)
-            return replace(note, version=version, mirrored=(*others, (target, result)))
+            return replace(
+                note,
+                version=version,
+                mirrored=(*others, (target, result)),
+                before_mirrored=note.before_mirrored or note.version,
+            )
         case _:  # pragma: no cover - mypy proves that no event is left
             assert_never(event)
 

@@ -133,7 +133,7 @@ def deterrent(note: Note, words: Words | None, *, content_hash: str | None = Non
     """
     if note.state == "forgotten" or words is None:
         return forgotten_line(note, content_hash)
-    reason = one_line(words.reasons.get(str(note.version)) or note.state_reason or note.state)
+    reason = one_line(words.reasons.get(str(note.reason_version)) or note.state_reason or note.state)
     recorded, ended = format_date(note.created_at), format_date(note.state_at)
     tags, content = _tags(words), _quoted(words.content)
     if note.state == "revoked":
@@ -172,7 +172,7 @@ def correction(note: Note, words: Words | None, shown_at: int) -> str:
     elif note.state == "superseded":
         what = f"superseded by [{note.superseded_by}]"
     elif note.state == "revoked":
-        what = f"revoked: {one_line(words.reasons.get(str(note.version)) or note.state_reason or note.state)}"
+        what = f"revoked: {one_line(words.reasons.get(str(note.reason_version)) or note.state_reason or note.state)}"
     else:
         raise AmnesiaError(f"note {note.id} is {note.state}: nobody took it back")
     shown = format_time(shown_at - shown_at % MINUTE_MS).replace(":00Z", "Z")
