@@ -441,6 +441,22 @@ class TestTwins:
         assert error.code == "store_unavailable"
         assert "friday" in await told(service, "SessionStart", prompt_id="p1")
 
+    async def test_ended_resumed_and_ended_again_at_once(self, service: Service) -> None:
+        """A script runs an agent several times on one session, each time for a second: each start and end counts, with
+        the twins of each, and children that are called again likewise."""
+        await remember(service, "x")
+        for _ in range(2):
+            for said, fields in (
+                ("SessionStart", {"source": "resume"}), ("SubagentStart", {"agent_id": "c1"}),
+                ("SubagentStop", {"agent_id": "c1"}), ("SessionEnd", {"reason": "other"}),
+            ):  # fmt: skip
+                one: dict[str, Any] = {"prompt_id": ..., **fields}
+                await asyncio.gather(*(hook(service, "claude-code", said, **one) for _ in range(2)))
+        events = await stream(service)
+        names = ["session-start", "subagent-start", "subagent-end", "session-end"]
+        assert [event["event"] for event in events] == names * 2
+        assert len({event["id"] for event in events}) == 8
+
     async def test_different_calls_are_no_twins(self, service: Service) -> None:
         """By the turn, the call, the child, what is asked or what is done."""
         await remember(service, "x")

@@ -38,6 +38,14 @@ EVENTS: Final = {"start": "session-start", "prompt": "pre-step", "edit": "pre-ed
 CHILD_START: Final = "subagent-start"
 MAX_WATCHED: Final = 200
 """Files that an agent is asked to watch: each costs it a handle, and anchors are checked at the end of a turn anyway."""
+IN_ORDER: Final = frozenset(
+    {
+        "SessionStart", "SessionEnd", "UserPromptSubmit", "Stop", "StopFailure", "SubagentStart", "SubagentStop",
+        "PreCompact", "PostCompact",
+    }
+)  # fmt: skip
+"""Hooks that an agent waits for before its context goes on. A session that ends, is resumed and ends again within seconds
+has ended twice."""
 _ID_CHARS: Final = 32
 """Of a keyed hash, for an event's id: a collision among the events of a week is out of reach."""
 
@@ -64,6 +72,8 @@ class Hooking(Governing):
         if seen.ours and seen.tool_use_id is not None:
             self.announced.announce(seen.tool_use_id, name, caller, now)
         key = self._key(name, seen)
+        if seen.hook in IN_ORDER:
+            key = self._twins.in_order(f"{seen.session} {seen.agent or ''} {name}", key, now)
         if self._twins.told_before(key, now):
             return {}
         try:
