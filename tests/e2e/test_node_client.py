@@ -40,6 +40,24 @@ def test_a_program_ends_although_it_did_not_close_its_client(node: str, daemon: 
     assert run_node(node, "--input-type=module", "--eval", program, **environ) == "s9\n"
 
 
+def test_a_feed_that_keeps_no_process_alive_does_not_while_it_begins_either(node: str, tmp_path: Path) -> None:
+    """Also in front of a daemon that takes the connection and says nothing a program ends at once."""
+    program = """
+        import { createServer } from "node:net";
+        import { Client } from "../../daemon/amnesiad/bundles/node/amnesiad.mjs";
+        const [path] = process.argv.slice(1);
+        const server = createServer((socket) => { socket.unref(); server.unref(); begun = Date.now(); }).listen(path);
+        let begun = 0;
+        process.on("exit", () => console.log(begun > 0 && Date.now() - begun < 20_000));
+        await new Client({ socket: path, workspace: "w" }).feed({ unref: true }).next();
+    """
+    ended = subprocess.run(
+        [node, "--input-type=module", "--eval", program, str(tmp_path / "s")],
+        cwd=NODE_DIR, capture_output=True, text=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert ended.stdout == "true\n", ended.stderr
+
+
 def test_the_types_hold_what_the_client_does_and_what_programs_may_write() -> None:
     """``tsc --strict`` passes over the client itself, its declarations, and a program that uses both well and badly."""
     checked = subprocess.run(

@@ -1,6 +1,7 @@
 /** The JavaScript client against a daemon: `SOCKET` says where it listens, `SCRATCH` where sockets may be made. */
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { after, before, beforeEach, test } from "node:test";
@@ -133,6 +134,73 @@ test("A daemon that is silent costs no more than the deadline, and a signal ends
   await assert.rejects(asked, /no longer needed/);
   await assert.rejects(queued, /no longer needed/);
   await assert.rejects(client.status({}, { signal: stop.signal }), /no longer needed/);
+});
+
+/** A client of something that answers every request with this, and what it was sent. */
+async function answered(t, answer) {
+  const path = join(SCRATCH, `a${process.pid}-${(serial += 1)}.sock`);
+  const asked = [];
+  const sockets = new Set();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on("error", () => {});
+    socket.on("data", (data) => {
+      asked.push(String(data));
+      socket.write(answer);
+    });
+  }).listen(path);
+  await once(server, "listening");
+  const client = new Client({ socket: path, workspace: "w", timeoutMs: 10_000 });
+  t.after(() => {
+    client.close();
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return { client, asked };
+}
+
+test("A wait may be as long as one likes, and one that is no time is refused.", async () => {
+  for (const timeoutMs of [Infinity, 2 ** 40]) assert.ok((await memory.status({}, { timeoutMs })).seq);
+  for (const timeoutMs of [NaN, -1]) {
+    await assert.rejects(memory.status({}, { timeoutMs }), { code: "invalid", field: "timeoutMs" });
+    assert.throws(() => new Client({ socket: SOCKET, timeoutMs }), { code: "invalid", field: "timeoutMs" });
+  }
+});
+
+test("An answer that is not JSON is an error of ours, which quotes nothing of it.", async (t) => {
+  const { client } = await answered(t, "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nSECRET");
+  const wrong = (error) => error instanceof amnesia.Bug && !`${error} ${error.cause}`.includes("SECRET");
+  await assert.rejects(client.status(), wrong);
+  await assert.rejects(client.hook("codex", {}), wrong);
+  await assert.rejects(client.export().next(), wrong);
+  await assert.rejects(client.importNotes([]), wrong);
+});
+
+test("An answer that goes on and on is cut off.", async (t) => {
+  const { client } = await answered(t, `HTTP/1.1 200 OK\r\ncontent-length: 90000000\r\n\r\n${"x".repeat(9_000_000)}`);
+  await assert.rejects(client.status(), { code: "too_large" });
+});
+
+test("An export that falls silent costs no more than the deadline, and a signal ends it with its own reason.", async (t) => {
+  const { client } = await answered(t, 'HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{"seq":"1"}\n');
+  const silent = client.export({ timeoutMs: 50 });
+  assert.deepEqual((await silent.next()).value, { seq: "1" });
+  await assert.rejects(silent.next(), { code: "deadline" });
+  const stopped = new AbortController();
+  const ended = client.export({ signal: stopped.signal });
+  await ended.next();
+  const next = ended.next();
+  stopped.abort(new Error("enough"));
+  await assert.rejects(next, { message: "enough" });
+});
+
+test("Closing ends what waits for the connection, too: it is never sent.", async (t) => {
+  const { client, asked } = await answered(t, "");
+  const waiting = [client.status(), client.remember({ content: "never sent" })];
+  while (asked.length === 0) await sleep(5);
+  client.close();
+  for (const one of await Promise.allSettled(waiting)) assert.equal(one.reason.code, "unreachable");
+  assert.ok(!asked.join("").includes("never sent"));
 });
 
 test("A feed tells what happens, and goes on where it was when its connection breaks.", async (t) => {

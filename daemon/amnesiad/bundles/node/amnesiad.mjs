@@ -28,6 +28,10 @@ const DEFAULT_TIMEOUT_MS = 35_000;
 const ATTEMPTS = 2;
 /** The daemon takes no longer request, and sends no longer line. */
 const MAX_BYTES = 1024 * 1024;
+/** A whole answer; the largest page of notes is far below. */
+const MAX_ANSWER_BYTES = 8 * MAX_BYTES;
+/** The longest wait that a timer of Node can have; longer ones end at once. */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 /** The longest path that a Unix socket can have: `sun_path` of the platform less its closing NUL. */
 const SUN_PATH_BYTES = process.platform === "darwin" ? 103 : 107;
 /** A feed is never silent for longer: the daemon sends a comment every 15 s. */
@@ -142,7 +146,7 @@ export class Client {
       on_behalf: options.on_behalf,
     });
     /** How long an answer may take, in milliseconds, the wait for the connection included. @type {number} */
-    this.timeoutMs = options.timeoutMs ?? shared?.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+    this.timeoutMs = waiting(options.timeoutMs ?? shared?.timeoutMs ?? DEFAULT_TIMEOUT_MS);
     // Kept connections, one unless told otherwise: requests queue for them, in the order in which they were made. Exports,
     // imports and feeds have one of their own each.
     const maxSockets = options.connections ?? 1;
@@ -162,7 +166,8 @@ export class Client {
     return other;
   }
 
-  /** Close the connections, and those of the clients that share them. A later request opens a new one. */
+  /** Close the connections, and those of the clients that share them. What is under way or queued for them is over; a
+   * later request opens a new one. */
   close() {
     this.#wires.closings += 1;
     this.#wires.agent.destroy();
@@ -178,7 +183,7 @@ export class Client {
    */
   async call(verb, body = {}, options = {}) {
     const data = this.#prepare(verb, body);
-    return JSON.parse(await this.#attempt(`/v1/${verb}`, data, ATTEMPTS, options));
+    return parsed(await this.#attempt(`/v1/${verb}`, data, ATTEMPTS, options));
   }
 
   /**
@@ -191,7 +196,7 @@ export class Client {
   async hook(agent, payload, options = {}) {
     const query = options.workspace ? `?${new URLSearchParams({ workspace: options.workspace })}` : "";
     const data = Buffer.from(JSON.stringify(payload));
-    return JSON.parse(await this.#attempt(`/v1/hooks/${encodeURIComponent(agent)}${query}`, data, 1, options));
+    return parsed(await this.#attempt(`/v1/hooks/${encodeURIComponent(agent)}${query}`, data, 1, options));
   }
 
   /**
@@ -203,7 +208,9 @@ export class Client {
     const data = this.#prepare("export", options.after === undefined ? {} : { after: options.after });
     const { incoming, end } = await this.#open("POST", "/v1/export", data, options);
     try {
-      for await (const line of lines(this.socket, incoming)) if (line) yield JSON.parse(line);
+      for await (const line of lines(this.socket, incoming, this.#waitOf(options))) if (line) yield parsed(line);
+    } catch (failure) {
+      throw options.signal?.aborted ? options.signal.reason : failure;
     } finally {
       end();
     }
@@ -220,8 +227,10 @@ export class Client {
     const { incoming, end } = await this.#open("POST", `/v1/import?${query}`, source, options);
     try {
       let text = "";
-      for await (const line of lines(this.socket, incoming)) text += line;
-      return JSON.parse(text);
+      for await (const line of lines(this.socket, incoming, this.#waitOf(options))) text += line;
+      return parsed(text);
+    } catch (failure) {
+      throw options.signal?.aborted ? options.signal.reason : failure;
     } finally {
       end();
     }
@@ -245,12 +254,10 @@ export class Client {
       while (!signal.aborted) {
         try {
           const query = this.#query(after === undefined ? {} : { after });
-          const { incoming, end } = await this.#open("GET", `/v1/feed?${query}`, null, { signal });
-          if (options.unref) incoming.socket.unref();
-          incoming.setTimeout(FEED_SILENCE_MS, () => incoming.destroy(new Error("a feed fell silent")));
+          const { incoming, end } = await this.#open("GET", `/v1/feed?${query}`, null, { signal, unref: options.unref });
           try {
             misses = 0;
-            for await (const item of feedItems(lines(this.socket, incoming))) {
+            for await (const item of feedItems(lines(this.socket, incoming, FEED_SILENCE_MS, options.unref))) {
               after = item.seq;
               yield item;
             }
@@ -319,9 +326,14 @@ export class Client {
     return new URLSearchParams({ ...named, ...fields }).toString();
   }
 
+  /** @param {CallOptions} options */
+  #waitOf(options) {
+    return options.timeoutMs === undefined ? this.timeoutMs : waiting(options.timeoutMs);
+  }
+
   /** @param {string} path @param {Buffer} data @param {number} attempts @param {CallOptions} options */
   async #attempt(path, data, attempts, options) {
-    const until = Date.now() + (options.timeoutMs ?? this.timeoutMs);
+    const until = Date.now() + this.#waitOf(options);
     const { closings } = this.#wires;
     for (;;) {
       try {
@@ -337,7 +349,7 @@ export class Client {
    * @returns {Promise<string>}
    */
   #send(path, data, leftMs, options) {
-    const timeoutMs = options.timeoutMs ?? this.timeoutMs;
+    const timeoutMs = this.#waitOf(options);
     return new Promise((fulfil, reject) => {
       if (options.signal?.aborted) return reject(options.signal.reason);
       const asked = request({
@@ -347,9 +359,11 @@ export class Client {
         path,
         headers: { host: "amnesiad", "content-type": "application/json", "content-length": data.length },
       });
+      this.#wires.streams.add(asked);
       /** @param {() => void} outcome */
       const settle = (outcome) => {
         clearTimeout(timer);
+        this.#wires.streams.delete(asked);
         options.signal?.removeEventListener("abort", abort);
         outcome();
       };
@@ -366,7 +380,12 @@ export class Client {
       asked.on("response", (incoming) => {
         /** @type {Buffer[]} */
         const chunks = [];
-        incoming.on("data", (chunk) => chunks.push(chunk));
+        let bytes = 0;
+        incoming.on("data", (chunk) => {
+          chunks.push(chunk);
+          bytes += chunk.length;
+          if (bytes > MAX_ANSWER_BYTES) fail(new TooLarge(`the answer exceeds ${MAX_ANSWER_BYTES} bytes`, { field: "answer" }));
+        });
         incoming.on("error", (failure) => fail(broken(this.socket, failure)));
         incoming.on("end", () => {
           const text = Buffer.concat(chunks).toString();
@@ -381,11 +400,11 @@ export class Client {
    * Open a stream over a connection of its own: what comes, and how to end it. Rejects with what the daemon refuses with.
    * @param {string} method @param {string} path
    * @param {Buffer | Iterable<string | Uint8Array> | AsyncIterable<string | Uint8Array> | null} upload
-   * @param {CallOptions} options
+   * @param {CallOptions & {unref?: boolean | undefined}} options
    * @returns {Promise<{incoming: import("node:http").IncomingMessage, end: () => void}>}
    */
   #open(method, path, upload, options) {
-    const timeoutMs = options.timeoutMs ?? this.timeoutMs;
+    const timeoutMs = this.#waitOf(options);
     return new Promise((fulfil, reject) => {
       if (options.signal?.aborted) return reject(options.signal.reason);
       const asked = request({
@@ -411,8 +430,13 @@ export class Client {
         reject(options.signal?.aborted ? options.signal.reason : failure);
         end();
       };
-      // Each wait is bounded: that for the answer's status starts anew with every piece that the daemon takes.
+      // Each wait is bounded: that for the answer's status starts anew with every piece that the daemon takes, and who
+      // reads the answer bounds that for each of its pieces.
       const timer = setTimeout(() => fail(noAnswer(timeoutMs)), timeoutMs);
+      if (options.unref) {
+        timer.unref();
+        asked.on("socket", (socket) => socket.unref());
+      }
       options.signal?.addEventListener("abort", end, { once: true });
       asked.on("error", (failure) => fail(broken(this.socket, failure)));
       const closed = () => fail(new HungUp(this.socket));
@@ -519,13 +543,52 @@ function refusal(status, text) {
   return new Bug(`the daemon answered with status ${status} and no error object`, { hint: "see its log" });
 }
 
-/** The lines of an answer without their ends, empty ones too. Throws where it stops before its end.
- * @param {string} path @param {import("node:http").IncomingMessage} incoming */
-async function* lines(path, incoming) {
+/** A time to wait, as Node's timers can have it. @param {number} ms */
+function waiting(ms) {
+  if (!(ms >= 0)) throw new Invalid("a time to wait is no number from 0 on", { field: "timeoutMs", hint: "give milliseconds" });
+  return Math.min(ms, MAX_TIMEOUT_MS);
+}
+
+/** What an answer says. The parser's own error would quote it. @param {string} text */
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Bug("the daemon's answer is not JSON", { hint: "see what listens at the socket" });
+  }
+}
+
+/** The pieces of an answer. Throws `Deadline` where none comes for so long while it is waited for; a slow reader is no
+ * silent daemon.
+ * @param {import("node:http").IncomingMessage} incoming @param {number} silenceMs @param {boolean} [unref]
+ * @returns {AsyncGenerator<string, void, void>} */
+async function* pieces(incoming, silenceMs, unref) {
+  /** @type {NodeJS.Timeout | undefined} */
+  let timer;
+  const wait = () => {
+    timer = setTimeout(() => incoming.destroy(noAnswer(silenceMs)), silenceMs);
+    if (unref) timer.unref();
+  };
+  try {
+    wait();
+    for await (const piece of incoming) {
+      clearTimeout(timer);
+      yield piece;
+      wait();
+    }
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** The lines of an answer without their ends, empty ones too. Throws where it stops before its end, or falls silent.
+ * @param {string} path @param {import("node:http").IncomingMessage} incoming @param {number} silenceMs
+ * @param {boolean} [unref] */
+async function* lines(path, incoming, silenceMs, unref) {
   incoming.setEncoding("utf8");
   let rest = "";
   try {
-    for await (const chunk of incoming) {
+    for await (const chunk of pieces(incoming, silenceMs, unref)) {
       const parts = (rest + chunk).split("\n");
       rest = /** @type {string} */ (parts.pop());
       yield* parts;
@@ -550,7 +613,7 @@ async function* feedItems(source) {
       fields[line.slice(0, colon)] = line.slice(colon + 1).replace(/^ /, "");
     } else if (line === "" && fields.data !== undefined) {
       const type = /** @type {import("./amnesiad.d.mts").FeedItem["type"]} */ (fields.event);
-      yield { seq: fields.id ?? "", type, data: JSON.parse(fields.data) };
+      yield { seq: fields.id ?? "", type, data: parsed(fields.data) };
       fields = {};
     }
   }
