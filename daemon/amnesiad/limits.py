@@ -11,6 +11,9 @@ from typing import Final
 MAX_REQUEST_BYTES: Final = 1024 * 1024
 """A request; a note is two kilobytes, so this is a full batch of ordinary ones."""
 
+MAX_PAYLOAD_BYTES: Final = 8 * 1024 * 1024
+"""What an agent hands a hook: after an edit that is the file before it, the file after it and what changed."""
+
 MAX_LINE_BYTES: Final = 1024 * 1024
 """A line of an import or export; the whole stream may be of any length."""
 

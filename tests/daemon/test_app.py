@@ -25,7 +25,7 @@ from amnesiad.api import serve as serve_module
 from amnesiad.api.app import App, Readiness
 from amnesiad.api.serve import ApiServer, serve
 from amnesiad.errors import ConfigError
-from amnesiad.limits import MAX_LINE_BYTES, MAX_REQUEST_BYTES, SUN_PATH_BYTES
+from amnesiad.limits import MAX_LINE_BYTES, MAX_PAYLOAD_BYTES, MAX_REQUEST_BYTES, SUN_PATH_BYTES
 
 
 @pytest.fixture
@@ -407,6 +407,14 @@ async def test_a_hook_payload_is_answered_in_the_agents_own_form(line: Wire) -> 
     assert reply.json == {
         "agent": "claude-code", "workspace": "/src/app", "cwd": "/src/app", "deep": {"x": [1]},
     }  # fmt: skip
+
+
+async def test_a_hook_payload_may_hold_a_whole_file_and_more(line: Wire) -> None:
+    """After an edit an agent sends the file as it was and as it is; the daemon's own requests are never so long."""
+    body = b'{"tool_response": "%s"}' % (b"x" * 4 * MAX_REQUEST_BYTES)
+    assert len((await line.ask("/v1/hooks/claude-code", body)).json["tool_response"]) == 4 * MAX_REQUEST_BYTES
+    await line.send(b"POST /v1/hooks/codex HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (MAX_PAYLOAD_BYTES + 1))
+    assert (await line.reply()).status == 413
 
 
 async def test_an_export_streams_lines(line: Wire, clerk: Clerk) -> None:

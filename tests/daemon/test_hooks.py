@@ -364,6 +364,21 @@ class TestEvents:
         assert await service.redis.hlen(WORKSPACES) == 0
         assert await stream(service) == []
 
+    @pytest.mark.parametrize("broken", ['"\\ud83d"', "NaN", "1" * 400, '{"x": ["\\udc00"]}', '"\xff"', "1e999"])
+    async def test_what_nobody_reads_may_be_broken(self, broken: str, service: Service) -> None:
+        """A program that shortens a text may cut a character in half; the end of its session counts all the same."""
+        await remember(service, "x")
+        body = json.dumps(payload("claude-code", "SessionEnd")).removesuffix("}")
+        raw = f'{body}, "tool_response": {broken}}}'.encode("latin-1")
+        assert await service.hooks(wire.decode_hook("claude-code", {"workspace": WORKSPACE}, raw)) == {}
+        assert [event["event"] for event in await stream(service)] == ["session-end"]
+
+    @pytest.mark.parametrize("raw", [b"{", b"[]", b"null", b'{"a": 1} x', b'{"a": "\\ud800"', b"[" * 100_000])
+    def test_what_is_no_object_is_refused(self, raw: bytes) -> None:
+        """Nothing can be read out of it."""
+        with pytest.raises(Invalid):
+            wire.decode_hook("claude-code", {}, raw)
+
     async def test_a_missing_field_is_named_and_nothing_happens(self, service: Service) -> None:
         """The agent goes on without memory, and whoever looks finds out why."""
         await remember(service, "x")

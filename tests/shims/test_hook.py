@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -85,7 +86,7 @@ class TestPython:
         with served(path, lambda _: answer):
             assert run(FORMS["bare"](path))[:3] == (0, b"", b"")
 
-    @pytest.mark.parametrize("payload", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"x" * 2_000_000])
+    @pytest.mark.parametrize("payload", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"x" * 9_000_000])
     @pytest.mark.parametrize("arguments", [["claude-code"], [], ["--socket"], ["../x"], ["a b"], ["--bogus", "x"]])
     def test_nothing_that_comes_in_breaks_it(self, payload: bytes, arguments: list[str], path: Path) -> None:
         """Bad payloads and bad arguments: exit 0, no output, no traceback; one line when it is asked for."""
@@ -275,6 +276,15 @@ class TestEnvironmentFile:
             for place in (tmp_path, tmp_path / "no" / "where", pipe):
                 assert self.start(path, place)[:2] == (0, b"{}\n")
         assert len(seen) == 3
+
+    def test_one_that_keeps_the_file_to_itself_costs_a_moment(self, path: Path, env_file: Path) -> None:
+        """The daemon is told all the same, well before the agent would give the hook up."""
+        env_file.touch()
+        with served(path, lambda _: http(b"{}")) as seen, env_file.open("rb") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            assert self.start(path, env_file)[:2] == (0, b"{}\n")
+        assert len(seen) == 1
+        assert env_file.read_text() == ""
 
     def test_many_at_once_write_whole_lines(self, path: Path, env_file: Path) -> None:
         """Hooks of two files run at the same time."""

@@ -21,6 +21,7 @@ from amnesiad.api.errors import answerable, log, refusal
 from amnesiad.api.exchange import ClientGone, Exchange, Message, Receive, Scope, Send
 from amnesiad.api.feed import stream_feed
 from amnesiad.errors import Busy, Deadline, Invalid, NotFound
+from amnesiad.limits import MAX_PAYLOAD_BYTES
 from amnesiad.wire.openapi import document
 
 DEADLINE_S: Final = 30.0
@@ -155,9 +156,8 @@ class App:
 
     async def _hooks(self, exchange: Exchange, agent: str) -> None:
         async def answer() -> bytes:
-            return wire.encode(
-                await self._service.hooks(wire.decode_hook(agent, exchange.query(), await exchange.body()))
-            )
+            payload = await exchange.body(MAX_PAYLOAD_BYTES)
+            return wire.encode(await self._service.hooks(wire.decode_hook(agent, exchange.query(), payload)))
 
         await self._within_bounds(exchange, answer)
 

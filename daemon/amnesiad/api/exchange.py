@@ -73,16 +73,16 @@ class Exchange:
         length = self.header(b"content-length")
         return int(length) if length is not None else 0  # the parser has refused anything but digits
 
-    async def body(self) -> bytes:
-        """The whole body. Raises ``TooLarge`` as soon as it is known to pass the limit, ``ClientGone``."""
-        if (self._declared_bytes() or 0) > MAX_REQUEST_BYTES:
-            raise _body_too_large()
+    async def body(self, limit: int = MAX_REQUEST_BYTES) -> bytes:
+        """The whole body. Raises ``TooLarge`` as soon as it is known to pass the limit in bytes, ``ClientGone``."""
+        if (self._declared_bytes() or 0) > limit:
+            raise _body_too_large(limit)
         chunks: list[bytes] = []
         total = 0
         async for chunk in self._chunks():
             total += len(chunk)
-            if total > MAX_REQUEST_BYTES:
-                raise _body_too_large()
+            if total > limit:
+                raise _body_too_large(limit)
             chunks.append(chunk)
         return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
@@ -162,9 +162,9 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": b""})
 
 
-def _body_too_large() -> TooLarge:
+def _body_too_large(limit: int) -> TooLarge:
     return TooLarge(
-        f"the body exceeds {MAX_REQUEST_BYTES} bytes", field="body", hint="send several requests, or a stream to import"
+        f"the body exceeds {limit} bytes", field="body", hint="send several requests, or a stream to import"
     )
 
 

@@ -10,10 +10,13 @@ import fcntl
 import json
 import os
 import stat
+import time
 from typing import Final
 
 MAX_FILE_BYTES: Final = 1024 * 1024
 """Larger than any script of exports; a file beyond is not read and not added to."""
+LOCK_S: Final = 0.25
+"""For another hook to add its lines, which takes it a millisecond; the agent waits for this one."""
 MAX_ID_CHARS: Final = 128
 _MARKS: Final = "._:@#+=-"
 """What an id may hold beside letters and digits, as the daemon has it."""
@@ -40,7 +43,7 @@ def announce(path: str, payload: bytes, workspace: str | None) -> None:
         facts = os.fstat(file)
         if not stat.S_ISREG(facts.st_mode):
             raise ValueError("CLAUDE_ENV_FILE is no file")
-        fcntl.flock(file, fcntl.LOCK_EX)
+        _lock(file)
         if os.fstat(file).st_size > MAX_FILE_BYTES:
             raise ValueError("CLAUDE_ENV_FILE is too large")
         have = os.pread(file, MAX_FILE_BYTES, 0)
@@ -51,6 +54,19 @@ def announce(path: str, payload: bytes, workspace: str | None) -> None:
             os.write(file, (opening + "\n".join(missing) + "\n").encode())
     finally:
         os.close(file)  # which also lets go of the lock
+
+
+def _lock(file: int) -> None:
+    """Be the only one who writes. Raises ``BlockingIOError`` where somebody else holds the file for longer than it takes."""
+    until = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(LOCK_S / 50)
 
 
 def _stands(have: bytes, line: str) -> bool:

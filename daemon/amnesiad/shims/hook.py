@@ -35,13 +35,14 @@ class _Unusable(Exception):
 
 
 def _run(arguments: Sequence[str], deadline: float) -> None:
+    from amnesiad.limits import MAX_PAYLOAD_BYTES
     from amnesiad.shims import connect, intake
 
     options = intake.options_of(arguments)
     name = options.get("", "")
     if not name.isascii() or not name.replace("-", "").isalnum():
         raise _Unusable("name the agent, such as claude-code")
-    payload = intake.read_input(deadline)
+    payload = intake.read_input(deadline, MAX_PAYLOAD_BYTES)
     if (env_file := os.environ.get("CLAUDE_ENV_FILE")) and name == "claude-code" and b"SessionStart" in payload:
         _announce(env_file, payload, intake.workspace_of(options))
     target = f"/v1/hooks/{name}{intake.workspace_query(options)}"
@@ -61,7 +62,7 @@ def _announce(env_file: str, payload: bytes, workspace: str | None) -> None:
 
     try:
         envfile.announce(env_file, payload, workspace)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         _say(f"CLAUDE_ENV_FILE is left as it is: {type(error).__name__}")
 
 

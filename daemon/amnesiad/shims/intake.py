@@ -46,10 +46,10 @@ def workspace_query(options: Mapping[str, str]) -> str:
     return f"?workspace={quote(workspace, safe='')}"
 
 
-def read_input(deadline: float) -> bytes:
+def read_input(deadline: float, limit: int = MAX_REQUEST_BYTES) -> bytes:
     """Standard input up to its end. ``deadline`` is on the monotonic clock, in seconds.
 
-    Raises ``TimeoutError`` where the end does not come in time, and ``ValueError`` past ``MAX_REQUEST_BYTES``, which the
+    Raises ``TimeoutError`` where the end does not come in time, and ``ValueError`` past ``limit`` bytes, which the
     daemon would refuse.
     """
     parts: list[bytes] = []
@@ -63,8 +63,8 @@ def read_input(deadline: float) -> bytes:
             return b"".join(parts)
         parts.append(data)
         total += len(data)
-        if total > MAX_REQUEST_BYTES:
-            raise ValueError(f"standard input exceeds {MAX_REQUEST_BYTES} bytes")
+        if total > limit:
+            raise ValueError(f"standard input exceeds {limit} bytes")
 
 
 def write_output(data: bytes) -> None:

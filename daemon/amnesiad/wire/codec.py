@@ -111,7 +111,23 @@ def decode_query(request: type[R], pairs: Mapping[str, str]) -> R:
 def decode_hook(agent: str, pairs: Mapping[str, str], raw: bytes) -> HooksRequest:
     """An agent's own hook payload; the query string may name the workspace. Raises ``Invalid``."""
     request = decode_query(HooksRequest, {**pairs, "agent_name": agent})
-    return msgspec.structs.replace(request, payload=_decode(_payload_decoder, raw, strict_text=False))
+    try:
+        payload = _decode(_payload_decoder, raw, strict_text=False)
+    except Invalid:
+        if (payload := _mended(raw)) is None:
+            raise
+    return msgspec.structs.replace(request, payload=payload)
+
+
+def _mended(raw: bytes) -> dict[str, Any] | None:
+    """The object in a payload that is nearly JSON: with characters cut in half, where a program has shortened a text, or
+    with numbers that are none. They stand in fields that nobody reads, and the rest is no worse for them."""
+    try:
+        value = json.loads(raw.decode("utf-8-sig", "replace"), parse_constant=lambda _: None)
+        mended = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+    return mended if isinstance(mended, dict) else None
 
 
 def decode_lifecycle(raw: bytes) -> LifecycleEvent:
