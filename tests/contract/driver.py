@@ -60,7 +60,8 @@ class Driver:
 
     def created(self, content: str, *, kind: Kind = "fact", **draft: Any) -> tuple[AnyNoteEvent, Words]:
         """The birth of a note with these words."""
-        words = Words(content=content, key=draft.pop("key", None), tags=draft.pop("tags", ()))
+        told = {name: draft.pop(name) for name in ("key", "tags", "anchors") if name in draft}
+        words = Words(content=content, **told)
         note_id = draft.pop("id", None) or self.new_id()
         return create(Draft(id=note_id, kind=kind, words=words, **draft), HUMAN, self.policy, self.now), words
 

@@ -15,7 +15,7 @@ from amnesiad.core import clocks, decisions
 from amnesiad.core.errors import CallerError
 from amnesiad.core.events import AnyNoteEvent
 from amnesiad.core.kinds import DAY_MS, Kind
-from amnesiad.core.notes import Note, Words, decode_note, decode_words, fold
+from amnesiad.core.notes import Anchor, Note, Words, decode_note, decode_words, fold
 from amnesiad.store.log import parse_stored
 from amnesiad.store.units import derived
 from amnesiad.store.vault import read_tomb
@@ -23,6 +23,7 @@ from amnesiad.store.verify import verify
 
 TEXTS: Final = ("alfa-bravo", "charlie-delta", "echo-foxtrot")
 KEYS: Final = (None, None, "golf-hotel")
+ANCHORS: Final = ((), (Anchor("lima/mike.py"),), (Anchor("november.py"), Anchor("oscar.py", "0" * 64)))
 KINDS: Final[tuple[Kind, ...]] = ("fact", "task", "directive", "episode", "decision")
 ACTS: Final = ("revoke", "supersede", "reinstate", "renew", "pin", "unpin", "done", "promote", "edit", "forget", "flag")
 
@@ -32,6 +33,7 @@ remembering = st.tuples(
     st.sampled_from(KEYS),
     st.sampled_from(KINDS),
     st.sampled_from([None, "s1", "s2/a"]),
+    st.sampled_from(ANCHORS),
 )
 acting = st.tuples(st.sampled_from(ACTS), st.integers(0, 9), st.integers(0, 9))
 waiting = st.tuples(st.just("wait"), st.integers(1, 40))
@@ -82,11 +84,13 @@ async def run(driver: Driver, command: tuple[Any, ...]) -> str:
     return (await driver.change(note_id, [*owed, *events], new_words)).status
 
 
-async def remember(driver: Driver, text: str, key: str | None, kind: Kind, owner: str | None) -> str:
+async def remember(
+    driver: Driver, text: str, key: str | None, kind: Kind, owner: str | None, anchors: tuple[Anchor, ...]
+) -> str:
     scoped: dict[str, Any] = {}
     if owner is not None:
         scoped = {"scope": "session", "owner": owner, "incarnation": await driver.open_owner(owner)}
-    unit, note, words = driver.birth(text, key=key, kind=kind, **scoped)
+    unit, note, words = driver.birth(text, key=key, kind=kind, anchors=anchors, **scoped)
     outcome = await driver.log.commit(unit)
     if outcome.status == "ok":
         driver.take(note, words)
@@ -96,14 +100,15 @@ async def remember(driver: Driver, text: str, key: str | None, kind: Kind, owner
 def decide(driver: Driver, name: str, note: Note, by: Note, words: Words) -> tuple[list[AnyNoteEvent], Words | None]:
     now, reason = driver.now, "kilo-lima"
     if name == "revoke":
-        told = Words(content=words.content, key=words.key, tags=words.tags, reasons={"1": reason})
+        told = msgspec.structs.replace(words, reasons={"1": reason})
         events = decisions.revoke(note, HUMAN, now, reason=reason)
         return [msgspec.structs.replace(event, size=told.size()) for event in events], told
     if name == "supersede":
         step = {id_: n.superseded_by for id_, n in driver.notes.items()}
         return decisions.supersede(note, by, HUMAN, now, successor=step.get), None
     if name == "edit":
-        after = Words(content=words.content, key=words.key, tags=(*words.tags, "india-juliett")[-3:])
+        tags, anchors = (*words.tags, "india-juliett")[-3:], ANCHORS[now // DAY_MS % len(ANCHORS)]
+        after = Words(content=words.content, key=words.key, tags=tags, anchors=anchors)
         return decisions.edit(note, HUMAN, now, before=words, after=after), after
     if name == "promote":
         return decisions.promote(note, HUMAN, now, to="workspace"), None
@@ -159,6 +164,7 @@ async def check(driver: Driver) -> None:
         assert {raw.decode() for raw in stored.get(k.members(owner), ())} == {
             id_ for id_, own in follows.items() if own.owner == owner
         }
+    assert {raw.decode() for raw in stored.get(k.anchored, ())} == {id_ for id_, own in follows.items() if own.anchored}
     totals = dict.fromkeys(("perishable_bytes", "record_bytes"), 0) | {"forgotten": len(gone), "unscrubbed": len(gone)}
     for own in follows.values():
         totals[own.total] += own.bytes

@@ -14,6 +14,7 @@ from tests.contract.test_log import policy_unit
 from tests.support import dump
 
 from amnesiad.core import decisions
+from amnesiad.core.notes import Anchor
 from amnesiad.errors import Conflict, Refused
 from amnesiad.store.checks import Checks
 from amnesiad.store.log import Log
@@ -30,6 +31,9 @@ async def populate(store: Redis) -> tuple[Driver, dict[str, str]]:
     ids = {name: await driver.remember(f"words of {name}") for name in ("live", "other", "pinned", "gone", "gone2")}
     ids["record"] = await driver.remember("words of record", kind="decision", key="slot")
     ids["ended"] = await driver.remember("words of ended", kind="decision")
+    hashed, unread = (Anchor("a.py", "0" * 64),), (Anchor("b.py"),)
+    ids["anchored"] = await driver.remember("words of anchored", kind="decision", anchors=hashed)
+    await driver.remember("words of an unread file", kind="decision", anchors=unread)
     life = await driver.open_owner("s1")
     ids["owned"] = await driver.remember("words of owned", scope="session", owner="s1", incarnation=life)
     await driver.change(ids["pinned"], decisions.pin(driver.notes[ids["pinned"]], HUMAN, NOW))
@@ -105,6 +109,13 @@ DAMAGES: dict[str, tuple[str, Damage]] = {
     "a purge is lost": ("due", lambda r, d, i: r.zrem(d.keys.due, i["gone"])),
     "the audit misses one": ("audit", lambda r, d, i: r.zrem(d.keys.audit, i["gone"])),
     "the audit has a living note": ("audit", lambda r, d, i: r.zadd(d.keys.audit, {i["live"]: 5})),
+    "a file is not watched": ("anchored", lambda r, d, i: r.srem(d.keys.anchored, i["anchored"])),
+    "no file is watched, as in a store from before": ("anchored", lambda r, d, _: r.delete(d.keys.anchored)),
+    "a note without a file is watched": ("anchored", lambda r, d, i: r.sadd(d.keys.anchored, i["live"])),
+    "an ended note is watched": ("anchored", lambda r, d, i: r.sadd(d.keys.anchored, i["ended"])),
+    "a forgotten note is watched": ("anchored", lambda r, d, i: r.sadd(d.keys.anchored, i["gone"])),
+    "a stranger is watched": ("anchored", lambda r, d, _: r.sadd(d.keys.anchored, "stranger00")),
+    "the watched are no set": ("anchored", lambda r, d, _: replace_by_string(r, d.keys.anchored)),
     "bytes are off": ("totals", lambda r, d, _: r.hincrby(d.keys.totals, "perishable_bytes", 7)),
     "a total is no number": ("totals", lambda r, d, _: r.hset(d.keys.totals, "record_bytes", "many")),
     "unscrubbed is below nothing": ("totals", lambda r, d, _: r.hset(d.keys.totals, "unscrubbed", -3)),
@@ -195,8 +206,8 @@ async def test_many_differences_are_counted_and_some_are_listed(store: Redis, mo
     await store.delete(driver.keys.heads)
     report = await check(driver)
     assert len(report.differences) == 3
-    assert report.counts == {"heads": 6}
-    assert report.figures["differences_heads"] == report.figures["differences"] == 6
+    assert report.counts == {"heads": 8}
+    assert report.figures["differences_heads"] == report.figures["differences"] == 8
     assert str(report.differences[0]).startswith("heads of n")
 
 

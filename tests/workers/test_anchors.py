@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from tests.workers.seeding import KEYRING, World, new_world
 from amnesiad.core import decisions
 from amnesiad.core.callers import Caller
 from amnesiad.core.notes import Anchor, Words
+from amnesiad.store.due import DueItem, read_items
+from amnesiad.store.keys import Keys
 from amnesiad.store.policies import read_policy
 from amnesiad.store.units import Builder
 from amnesiad.store.vault import heads, words
@@ -103,3 +106,40 @@ async def test_reinstated_it_is_watched_anew(world: World, tmp_path: Path) -> No
     file.write_text("three")
     assert (await check_anchors(world.context, world.ws)).stale == 1
     assert await flags(world) == 2
+
+
+async def test_a_pass_reads_only_notes_with_a_file(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many notes there are, those are read that have a file to look at; ended ones are not among them."""
+    await world.remember(*(f"plain{number:05d}" for number in range(50)), kind="finding", ttl_ms=None)
+    await world.remember("unread0000", kind="finding", ttl_ms=None, anchors=[Anchor("nowhere")])
+    await world.remember("ended00000", kind="finding", ttl_ms=None, anchors=[anchored(tmp_path / "root" / "a.py")])
+    (head,) = await heads(world.redis, world.keys, ["ended00000"])
+    (old,) = await words(world.redis, world.keys, ["ended00000"])
+    policy = await read_policy(world.redis, world.keys, world.policy)
+    builder = Builder(world.keys, KEYRING, policy.policy, policy.version)
+    events = decisions.revoke(head.note, Caller(role="human"), world.now, reason="gone")  # type: ignore[union-attr]
+    builder.change(head.note, events, old)  # type: ignore[union-attr]
+    assert (await world.log.commit(builder.build())).status == "ok"
+    read: list[str] = []
+
+    async def reading(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[DueItem]:
+        read.extend(ids)
+        return await read_items(redis, keys, ids)
+
+    monkeypatch.setattr("amnesiad_workers.passes.anchors.read_items", reading)
+    (tmp_path / "root" / "a.py").write_text("two")
+    assert (await check_anchors(world.context, world.ws)).stale == 1
+    assert read == ["noted00000"]
+
+
+async def test_some_notes_may_be_checked_alone(world: World, tmp_path: Path) -> None:
+    """Ids narrow a check to these notes, also where one of them is nothing any more."""
+    (tmp_path / "root" / "b.py").write_text("one")
+    await world.remember("other00000", kind="finding", ttl_ms=None, anchors=[anchored(tmp_path / "root" / "b.py")])
+    for name in ("a.py", "b.py"):
+        (tmp_path / "root" / name).write_text("two")
+    assert (await check_anchors(world.context, world.ws, ["other00000", "nobody0000"])).stale == 1
+    assert await state(world) == ("active", ())
+    assert (await check_anchors(world.context, world.ws)).stale == 1

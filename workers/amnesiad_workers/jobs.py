@@ -62,9 +62,9 @@ def unplug(
     return _run("unplug", work, ws=ws)
 
 
-def check_anchors(ws: str) -> dict[str, Any]:
-    """Flag notes whose anchored files changed."""
-    return _run("check_anchors", lambda context: passes.check_anchors(context, ws), ws=ws)
+def check_anchors(ws: str, *ids: str) -> dict[str, Any]:
+    """Flag notes whose anchored files changed: of the whole workspace, or these."""
+    return _run("check_anchors", lambda context: passes.check_anchors(context, ws, ids), ws=ws)
 
 
 def refile(ws: str) -> dict[str, Any]:

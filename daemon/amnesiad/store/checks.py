@@ -164,7 +164,8 @@ class Checks:
     async def _types_hold(self) -> bool:
         k = self.keys
         hashes = dict.fromkeys((k.heads, k.vault, k.tomb, k.cells, k.totals, k.use, k.policy, k.vectors), b"hash")
-        expected = {**hashes, **dict.fromkeys((k.due, k.audit, k.leases), b"zset"), k.log: b"stream"}
+        zsets = dict.fromkeys((k.due, k.audit, k.leases), b"zset")
+        expected = {**hashes, **zsets, k.anchored: b"set", k.log: b"stream"}
         for key, wanted in expected.items():
             with store_errors():
                 found = cast(bytes, await self.redis.type(key))
@@ -181,28 +182,36 @@ class Checks:
     async def _check_notes(self, ids: list[str]) -> None:
         k = self.keys
         for _ in range(MAX_ROUNDS):
-            heads, tombs, words, due, audit = await self._snapshot(
+            rows = await self._snapshot(
                 ("HMGET", k.heads, *ids),
                 ("HMGET", k.tomb, *ids),
                 ("HMGET", k.vault, *ids),
                 ("ZMSCORE", k.due, *ids),
                 ("ZMSCORE", k.audit, *ids),
+                ("SMISMEMBER", k.anchored, *ids),
             )
             wanted: dict[str, Folded] = {}
-            for row in zip(ids, heads, tombs, words, due, audit, strict=True):
-                if (folded := self.fold.notes.get(row[0])) is None:
+            for id_, *row in zip(ids, *rows, strict=True):
+                if (folded := self.fold.notes.get(id_)) is None:
                     continue
                 if folded.note.state == "forgotten":
-                    self._check_forgotten(folded, *row[1:])
+                    self._check_forgotten(folded, *row)
                 else:
-                    wanted |= dict.fromkeys(self._check_kept(folded, *row[1:]), folded)
+                    wanted |= dict.fromkeys(self._check_kept(folded, *row), folded)
             moved = await self._check_held(wanted)
             if not (ids := list(dict.fromkeys(moved))):
                 return
         self.disturbed = True
 
     def _check_kept(
-        self, folded: Folded, head: bytes | None, tomb: bytes | None, raw: bytes | None, due: Any, audit: Any
+        self,
+        folded: Folded,
+        head: bytes | None,
+        tomb: bytes | None,
+        raw: bytes | None,
+        due: Any,
+        audit: Any,
+        anchored: int,
     ) -> frozenset[str]:
         """A note that is not forgotten; returns the cells it must hold."""
         k, note = self.keys, folded.note
@@ -218,10 +227,18 @@ class Checks:
         follows = derived(note, words, self.policy, self.keyring)
         self._check_score(note.id, "due", k.due, due, follows.due)
         self._check_score(note.id, "audit", k.audit, audit, None)
+        self._check_anchored(note.id, anchored, follows.anchored)
         return follows.cells
 
     def _check_forgotten(
-        self, folded: Folded, head: bytes | None, raw: bytes | None, words: bytes | None, due: Any, audit: Any
+        self,
+        folded: Folded,
+        head: bytes | None,
+        raw: bytes | None,
+        words: bytes | None,
+        due: Any,
+        audit: Any,
+        anchored: int,
     ) -> None:
         k, note = self.keys, folded.note
         if head is not None:
@@ -233,6 +250,7 @@ class Checks:
             self._differs(note.id, "tomb", problem, ("HSET", k.tomb, note.id, stored_form(folded, encode_tomb(tomb))))
         self._check_score(note.id, "due", k.due, due, tomb.purge_at)
         self._check_score(note.id, "audit", k.audit, audit, note.state_at)
+        self._check_anchored(note.id, anchored, False)
 
     def _check_score(self, note_id: str, field: str, key: str, found: float | None, wanted: int | None) -> None:
         if found == wanted:
@@ -240,6 +258,12 @@ class Checks:
         mend: Command = ("ZREM", key, note_id) if wanted is None else ("ZADD", key, wanted, note_id)
         told = [("not there" if score is None else str(int(score))) for score in (found, wanted)]
         self._differs(note_id, field, f"filed: {told[0]}; it should be: {told[1]}", mend)
+
+    def _check_anchored(self, note_id: str, found: int, wanted: bool) -> None:
+        if found == wanted:
+            return
+        problem = "its files are not watched" if wanted else "it is watched, and no live note with a file's hash"
+        self._differs(note_id, "anchored", problem, ("SADD" if wanted else "SREM", self.keys.anchored, note_id))
 
     def _erase(self, note_id: str, key: str = "") -> tuple[Command, Command]:
         return ("HDEL", key or self.keys.vault, note_id), ("HINCRBY", self.keys.totals, UNSCRUBBED, 1)
@@ -275,13 +299,18 @@ class Checks:
                     if row is not None and not self._known(id_):
                         mends = self._erase(id_) if field == "vault" else (("HDEL", key, id_),)
                         self._differs(id_, field, "the log does not know this note", *mends)
-        for field, key in (("due", k.due), ("audit", k.audit)):
+        for field, key, ask, remove in (
+            ("due", k.due, "ZMSCORE", "ZREM"),
+            ("audit", k.audit, "ZMSCORE", "ZREM"),
+            ("anchored", k.anchored, "SMISMEMBER", "SREM"),
+        ):
             found = [id_ async for id_ in self._members(key)]
             for chunk in _chunks(found):
-                (rows,) = await self._snapshot(("ZMSCORE", key, *chunk))
+                (rows,) = await self._snapshot((ask, key, *chunk))
                 for id_, row in zip(chunk, rows, strict=True):
-                    if row is not None and not self._known(id_):
-                        self._differs(id_, field, "the log does not know this note", ("ZREM", key, id_))
+                    # 0 is the score of a member, or no member of a plain set.
+                    if (row if key == k.anchored else row is not None) and not self._known(id_):
+                        self._differs(id_, field, "the log does not know this note", (remove, key, id_))
 
     async def _check_vectors(self) -> None:
         """Vectors are made of words, so none may outlive them. One that is not there is made anew by who needs it."""
@@ -313,10 +342,12 @@ class Checks:
                     yield id_
 
     async def _members(self, key: str) -> AsyncIterator[str]:
-        """Ids in a sorted set that the fold did not know when they were read, each once."""
+        """Ids in a set, sorted or not, that the fold did not know when they were read, each once."""
         seen = set()
+        plain = key == self.keys.anchored
         with store_errors():
-            async for member, _ in self.redis.zscan_iter(key, count=CHUNK):
+            async for found in (self.redis.sscan_iter if plain else self.redis.zscan_iter)(key, count=CHUNK):
+                member: bytes = found if plain else found[0]
                 if not self._known(id_ := member.decode(errors="replace")) and id_ not in seen:
                     seen.add(id_)
                     yield id_

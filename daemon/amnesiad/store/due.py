@@ -145,17 +145,17 @@ async def set_aside(redis: Redis, keys: Keys, ids: Sequence[str], until: int) ->
 
 
 async def scan_ids(redis: Redis, key: str) -> AsyncIterator[list[str]]:
-    """Walk the ids of a hash (``heads``, ``tomb``) or zset (``audit``) in batches, for what no index answers.
+    """Walk the ids of a hash (``heads``, ``tomb``), zset (``audit``) or set (``anchored``) in batches.
 
     An id that is there throughout comes at least once; one may come twice.
     """
     cursor, zset = 0, key.endswith(":audit")
+    scan = redis.zscan if zset else redis.sscan if key.endswith(":anchored") else redis.hscan
     while True:
         with store_errors():
-            scan = redis.zscan if zset else redis.hscan
             cursor, rows = await cast(Any, scan(key, cursor=cursor, count=SCAN_COUNT))
         ids = [row[0] if zset else row for row in rows]
-        # A small hash or zset is one listpack and comes whole, whatever the count says.
+        # A small one is one listpack and comes whole, whatever the count says.
         for at in range(0, len(ids), SCAN_COUNT):
             yield [id_.decode() for id_ in ids[at : at + SCAN_COUNT]]
         if not int(cursor):

@@ -29,6 +29,7 @@ class Keys:
 
     __slots__ = (
         "access",
+        "anchored",
         "audit",
         "cells",
         "due",
@@ -62,6 +63,9 @@ class Keys:
         self.due = (
             p + "due"
         )  # zset · commit writes, timer and passes read · id by the time of its next transition or purge
+        self.anchored = (
+            p + "anchored"
+        )  # set · commit writes, the check of anchors reads · live notes with a hash of a file; of ids, never of paths
         self.audit = p + "audit"  # zset · commit writes, audit reads · forgotten ids by time; for good
         self.totals = p + "totals"  # hash · commit · bytes and counts, bounded in the script
         self.use = (
@@ -79,7 +83,7 @@ class Keys:
         """Every key above: all of the workspace but its sets of members, ledgers and answers, which hold no words."""
         return (
             self.cells, self.vault, self.tomb, self.heads, self.log, self.due, self.audit, self.totals, self.use,
-            self.access, self.policy, self.leases, self.vectors,
+            self.access, self.policy, self.leases, self.vectors, self.anchored,
         )  # fmt: skip
 
     @property

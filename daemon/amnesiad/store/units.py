@@ -1,6 +1,6 @@
 """From a change of folded state to what it does to the store: the only mapping from the fold to keys.
 
-``derived`` says which cells, members, due time and totals a note's state implies. A commit writes the difference
+``derived`` says which cells, sets, due time and totals a note's state implies. A commit writes the difference
 between before and after; ``rebuild`` writes the whole of it; so the two can never drift apart.
 """
 
@@ -32,6 +32,7 @@ class Derived(NamedTuple):
 
     cells: frozenset[str]
     owner: str | None
+    anchored: bool
     due: int | None
     total: str
     bytes: int
@@ -61,10 +62,11 @@ def _held(note: Note, words: Words | None, keyring: Keyring) -> Derived:
         if words.key is not None:
             cells.add(slot_cell(note, words.key, keyring))
     total = PERISHABLE_BYTES if note.regime == "perishable" else RECORD_BYTES
-    return Derived(frozenset(cells), note.owner, None, total, note.size)
+    watched = note.live and words is not None and any(anchor.sha256 is not None for anchor in words.anchors)
+    return Derived(frozenset(cells), note.owner, watched, None, total, note.size)
 
 
-_NOTHING: Final = Derived(frozenset(), None, None, "", 0)
+_NOTHING: Final = Derived(frozenset(), None, False, None, "", 0)
 
 
 class Builder:
@@ -178,6 +180,8 @@ class Builder:
                 self.unit.sets.append((self.keys.members(old.owner), "SREM", note_id, ""))
             if new.owner is not None:
                 self.unit.sets.append((self.keys.members(new.owner), "SADD", note_id, ""))
+        if old.anchored != new.anchored:
+            self.unit.sets.append((self.keys.anchored, "SADD" if new.anchored else "SREM", note_id, ""))
         if old.total:
             self._totals[old.total] = self._totals.get(old.total, 0) - old.bytes
         if new.total:

@@ -7,13 +7,14 @@ nothing is flagged for that.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from amnesiad.anchors import root_of, sha256_of
 from amnesiad.core import clocks, decisions
 from amnesiad.core.notes import Words, apply
 from amnesiad.errors import AmnesiaError, NotFound
-from amnesiad.store.due import DueNote, read_items, scan_ids
+from amnesiad.store.due import SCAN_COUNT, DueNote, read_items, scan_ids
 from amnesiad.store.keys import Keys
 from amnesiad.store.log import Log
 from amnesiad.store.policies import Effective, read_policy
@@ -23,10 +24,10 @@ from amnesiad.store.workspaces import all_workspaces
 from amnesiad_workers.passes.context import Context, Figures
 
 
-async def check_anchors(context: Context, ws: str) -> Figures:
-    """Flag every live note of the workspace with an anchored file that changed or is gone; once for each note.
+async def check_anchors(context: Context, ws: str, ids: Sequence[str] = ()) -> Figures:
+    """Flag every live note of the workspace, or of these, with an anchored file that changed or is gone; once each.
 
-    It walks the notes, for no index knows of files, and hashes a file once however many notes are anchored to it.
+    It reads the notes that have a file's hash and no others, and hashes a file once however many notes are anchored to it.
     Raises ``StoreUnavailable``; running it again goes on from there.
     """
     figures = Figures()
@@ -37,11 +38,16 @@ async def check_anchors(context: Context, ws: str) -> Figures:
     log, seen = Log(context.redis, Keys(ws)), dict[str, str | None]()
     try:
         policy = await read_policy(context.redis, log.keys, context.base)
-        async for ids in scan_ids(context.redis, log.keys.heads):
-            await _check(context, log, policy, root, ids, seen, figures)
+        async for page in _pages(ids) if ids else scan_ids(context.redis, log.keys.anchored):
+            await _check(context, log, policy, root, page, seen, figures)
     except NotFound:
         pass  # Dropped meanwhile.
     return figures
+
+
+async def _pages(ids: Sequence[str]) -> AsyncIterator[list[str]]:
+    for at in range(0, len(ids), SCAN_COUNT):
+        yield list(ids[at : at + SCAN_COUNT])
 
 
 async def _check(
