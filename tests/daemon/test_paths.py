@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.strategies import examples
-from tests.daemon.desk import call, projection, recalled, remember
+from tests.daemon.desk import Recorder, call, projection, recalled, refused, remember
 
 from amnesiad.core.notes import Anchor, Trigger, Words
 from amnesiad.core.pathindex import PathIndex, words_of_mention
@@ -46,6 +47,12 @@ def test_no_note_about_a_path_is_missed(notes: list[Words], asked: list[str]) ->
         for number, one in enumerate(notes):
             if number >= gone and path_grade(one, asked) > GRADE_NONE:
                 assert f"n{number}" in found
+        below = [f"{path}/" for path in asked]
+        assert index.anchored(asked) == {
+            f"n{number}"
+            for number, one in enumerate(notes)
+            if number >= gone and any(f"{anchor.path}/".startswith(path) for anchor in one.anchors for path in below)
+        }
         for number in range(2):
             index.drop(f"n{number}")
             live.drop(f"n{number}")
@@ -72,3 +79,33 @@ async def test_recall_by_path_asks_only_notes_that_may_concern_it(service: Servi
             await call(service, "revoke", id=note.id, reason="r")
     assert await recalled(service, paths=["src/app.py"]) == ["see src/app.py for the port"]
     assert list(workspace.concerning(["说明.md"])) == list(workspace.notes)
+
+
+async def test_a_check_of_some_paths_is_a_check_of_the_notes_anchored_there(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker is told ids of live notes at or below the paths, never a path; nothing where no note is anchored there,
+    and no ids where it may as well look at all."""
+    recorder = service.jobs
+    assert isinstance(recorder, Recorder)
+    port = await remember(service, "the port is 8080", anchors=["src/app.py"])
+    lock = await remember(service, "the lock is a file", anchors=["src/lock.py", "doc/lock.md"])
+    await remember(service, "see src/app.py", kind="gotcha", triggers=[{"event": "pre-edit", "path": "src/*.py"}])
+    ended = await remember(service, "the host is one", kind="finding", anchors=["src/app.py"])
+    await call(service, "revoke", id=ended, reason="r")
+    ws = (await projection(service)).ws
+    for paths, notes in (
+        (["./src//app.py"], [port]),
+        (["src"], [port, lock]),
+        (["doc", "src/lock.py"], [lock]),
+        ([], []),
+    ):
+        await call(service, "check", paths=paths)
+        assert recorder.ran.pop() == ("check_anchors", ws, *sorted(notes))
+    for nowhere in ("README.md", "src/app", "rc"):
+        answer = await call(service, "check", paths=[nowhere])
+        assert (answer.figures, recorder.ran) == ({"stale": 0}, [])
+    assert (await refused(call(service, "check", paths=["src", "../etc"]))).field == "paths[1]"
+    monkeypatch.setattr("amnesiad.service.governing.MAX_CHECKED", 1)
+    await call(service, "check", paths=["src"])
+    assert recorder.ran == [("check_anchors", ws)]

@@ -134,6 +134,7 @@ async def test_every_job_of_the_daemon_exists_at_the_worker(
     for name in SPECS:
         args: list[Any] = ["0" * 16] if name in ("settle", "refile", "check_anchors") else []
         assert isinstance(await jobs.run(name, *(args or (["0" * 16, "s", 1] if name == "unplug" else []))), dict)
+    assert isinstance(await jobs.run("check_anchors", "0" * 16, "nobody0000", "nobody0001"), dict)
     assert not [key async for key in redis.scan_iter(match="amnesia:{*")]
 
 

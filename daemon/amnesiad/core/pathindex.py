@@ -1,7 +1,7 @@
 """Which notes may have to do with a path, found without asking each: by anchor, by trigger, and by what texts must hold.
 Pure.
 
-A superset each time, and never less: ``recall.path_grade`` decides. Anchors are filed under their path and under every
+A superset each time, and never less, but of anchors alone exactly those: ``recall.path_grade`` decides. Anchors are filed under their path and under every
 folder above it, since a question about a folder concerns all that is anchored below.
 """
 
@@ -49,10 +49,11 @@ class PathIndex:
 
     def candidates(self, paths: Sequence[str]) -> set[str]:
         """The notes that may have an anchor at or below one of the paths, or a trigger for one of them."""
-        found = set(self._globs.candidates(Occasion(paths=paths)))
-        for path in paths:
-            found.update(self._anchored.get(path, ()))
-        return found
+        return self.anchored(paths).union(self._globs.candidates(Occasion(paths=paths)))
+
+    def anchored(self, paths: Sequence[str]) -> set[str]:
+        """The notes that have an anchor at or below one of the paths: these, and no others."""
+        return {id_ for path in paths for id_ in self._anchored.get(path, ())}
 
 
 def _with_folders(paths: Iterable[str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from amnesiad import wire
+from amnesiad.core import intake
 from amnesiad.core.callers import OWN_SETTINGS, Caller, check_governor, check_policy, governs
 from amnesiad.core.errors import AmnesiaError, Forbidden, Invalid, NotFound, Refused
 from amnesiad.core.events import PolicyChanged, Provenance, encode
@@ -33,6 +34,8 @@ from amnesiad.workspace import Workspace
 
 MAX_PROBLEMS: Final = 50
 """Problems that verify and rebuild name; the rest are counted."""
+MAX_CHECKED: Final = 500
+"""Notes that a check of some paths names to the worker, 5 kB of ids in a job; for more of them it looks at all there are."""
 _EVENT_IDS: Final = ("id", "session", "agent", "team", "parent", "source")
 _ABOUT_OWNERS: Final = frozenset(
     {
@@ -376,9 +379,18 @@ class Governing(Explaining):
         return _figures(figures, workspace, request.caller.to_core())
 
     async def check(self, request: wire.CheckRequest) -> wire.CheckAnswer:
-        """Have the worker compare anchors with the files they name; drifted notes are flagged."""
+        """Have the worker compare anchors with the files they name; drifted notes are flagged.
+
+        With ``paths``, those of notes anchored at or below one of them, and no work where there are none. A job's arguments
+        are kept in clear: it is told which notes, never which paths.
+        """
+        paths = [intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths)]
         workspace = await self._known(request)
-        figures = await self.jobs.run("check_anchors", workspace.ws)
+        notes = sorted(workspace.pathed.anchored(paths))
+        if paths and not notes:
+            return _figures({"stale": 0}, workspace, request.caller.to_core())
+        named = notes if len(notes) <= MAX_CHECKED else ()
+        figures = await self.jobs.run("check_anchors", workspace.ws, *named)
         await self.follow(workspace)
         return _figures(figures, workspace, request.caller.to_core())
 
