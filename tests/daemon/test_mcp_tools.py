@@ -268,6 +268,14 @@ class TestCallers:
         await remember(service, "The parent's finding.", kind="finding")
         assert await done(service, "recall", query="finding", session="s", agent="a") == "nothing found"
 
+    async def test_the_kind_of_the_shim_widens_no_subagent(self, service: Service) -> None:
+        """A shim that was told that its agent is the main one speaks for that one alone, not for its subagents."""
+        await remember(service, "The parent's finding.", kind="finding")
+        shim = {"x-amnesia-workspace": WORKSPACE, "x-amnesia-session": "s", "x-amnesia-agent-kind": "main"}
+        assert await done(service, "recall", query="finding", agent="a", headers=shim) == "nothing found"
+        own = {**shim, "x-amnesia-agent": "lead"}
+        assert "The parent's finding." in await done(service, "recall", query="finding", agent="lead", headers=own)
+
     async def test_nobody_becomes_human(self, service: Service) -> None:
         """Neither headers nor an announcement make a caller human: a human's note stays as it is."""
         note = await remember(service, "Typed by a person.", caller={"role": "human"})

@@ -95,8 +95,10 @@ def _of_shim(headers: Headers) -> dict[str, Any]:
 
 
 def _of_arguments(given: Mapping[str, Any], headers: Headers) -> dict[str, Any]:
-    """What the arguments say. Only a child says its agent id; an agent is never made more by saying less."""
-    if "agent" in given and _header(headers, "agent-kind") is None:
+    """What the arguments say. Only a child says its agent id, also one behind the shim of a main agent, which has another;
+    and an agent is never made more by saying less."""
+    kind = _header(headers, "agent-kind")
+    if "agent" in given and (kind is None or (kind == "main" and given["agent"] != _header(headers, "agent"))):
         return {**given, "agent_kind": "subagent"}
     return dict(given)
 
