@@ -63,7 +63,7 @@ export function tools(fleet, client, blocks) {
  * @param {Record<string, any>} args @param {Record<string, any>} known @param {string} tool */
 function given(args, known, tool) {
   for (const name of Object.keys(args)) {
-    if (!(name in known)) throw new Error(`invalid: ${name} is not an argument of ${tool}; known are ${Object.keys(known).join(", ")}`);
+    if (!Object.hasOwn(known, name)) throw new Error(`invalid: ${name} is not an argument of ${tool}; known are ${Object.keys(known).join(", ")}`);
   }
   return Object.fromEntries(Object.entries(args).filter(([, value]) => value !== null && value !== undefined));
 }

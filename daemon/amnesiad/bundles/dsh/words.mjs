@@ -73,7 +73,15 @@ function end(expiresAt) {
   return expiresAt ? `ends ${date(expiresAt)} unless used` : "does not expire";
 }
 
-/** A note's words on one line, so that none can pass for another line of the answer. @param {string} text */
+/** A note's words on one line that can be nothing but content: no other line, no note's id or state, no frame, and
+ * nothing that only a model reads. Full-width letters and brackets are written plainly first.
+ * @param {string} text */
 function line(text) {
-  return text.replace(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, " ");
+  return text
+    .normalize("NFKC")
+    .replace(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, " ")
+    .replace(/[\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800]/gu, "")
+    .replace(/(amnesia)[\s\W_]+(memory)/giu, "$1·$2")
+    .replaceAll("[", "⟦")
+    .replaceAll("]", "⟧");
 }
