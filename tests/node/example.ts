@@ -1,6 +1,6 @@
 /** The client as a program in TypeScript uses it. It is compiled, and what must not compile is marked. */
 
-import { AmnesiaError, Client, Refused, type FeedItem, type NoteView } from "../../daemon/amnesiad/bundles/node/amnesiad.mjs";
+import { AmnesiaError, Client, Deadline, Refused, type FeedItem, type NoteView } from "../../daemon/amnesiad/bundles/node/amnesiad.mjs";
 
 export async function work(memory: Client, signal: AbortSignal): Promise<NoteView[]> {
   const written = await memory.remember({ content: "deploys run on Fridays", ttl_ms: "7d", tags: ["deploy"] }, { signal });
@@ -35,4 +35,11 @@ export async function watch(memory: Client, see: (item: FeedItem) => void): Prom
     if (error instanceof AmnesiaError) console.error(`${error.message}; ${error.hint}`);
     throw error;
   }
+}
+
+/** Each kind of error has a code of its own, which the compiler knows. */
+export function explain(error: AmnesiaError): string {
+  if (error instanceof Refused) return error.code satisfies "refused";
+  if (error instanceof Deadline) return error.code satisfies "deadline";
+  return error.code;
 }

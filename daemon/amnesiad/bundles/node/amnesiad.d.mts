@@ -25,6 +25,7 @@ export interface ClientOptions extends Who {
 export interface CallOptions {
   /** Gives up when aborted: the call rejects with the signal's reason. A write may have landed all the same. */
   signal?: AbortSignal;
+  /** How long the answer may take, in milliseconds; of an export or an import, each of its pieces. */
   timeoutMs?: number;
 }
 
@@ -52,7 +53,10 @@ export declare class Client {
   caller: Record<string, string>;
   /** A client for another caller over the same connection. Nothing is taken over from this one's caller. */
   as(who: Who): Client;
-  /** Close the connections, and those of the clients that share them. A later request opens a new one. */
+  /**
+   * Close the connections, and those of the clients that share them. What is under way or queued for them is over; a later
+   * request opens a new one.
+   */
   close(): void;
   /** The answer to one request. */
   call<V extends keyof Verbs>(verb: V, ...args: Arguments<Ask<V>>): Promise<Verbs[V]["answer"]>;
@@ -90,19 +94,19 @@ export declare class AmnesiaError extends Error {
   /** What an ambiguous address could have meant. */
   readonly choices: readonly string[];
 }
-export declare class Invalid extends AmnesiaError {}
-export declare class Forbidden extends AmnesiaError {}
-export declare class NotFound extends AmnesiaError {}
-export declare class Ambiguous extends AmnesiaError {}
-export declare class Conflict extends AmnesiaError {}
-export declare class TooLarge extends AmnesiaError {}
-export declare class Refused extends AmnesiaError {}
-export declare class StoreFull extends AmnesiaError {}
-export declare class StoreUnavailable extends AmnesiaError {}
-export declare class Busy extends AmnesiaError {}
-export declare class Deadline extends AmnesiaError {}
-export declare class Bug extends AmnesiaError {}
-export declare class DaemonUnreachable extends AmnesiaError {}
+export declare class Invalid extends AmnesiaError { readonly code: "invalid" }
+export declare class Forbidden extends AmnesiaError { readonly code: "forbidden" }
+export declare class NotFound extends AmnesiaError { readonly code: "not_found" }
+export declare class Ambiguous extends AmnesiaError { readonly code: "ambiguous" }
+export declare class Conflict extends AmnesiaError { readonly code: "conflict" }
+export declare class TooLarge extends AmnesiaError { readonly code: "too_large" }
+export declare class Refused extends AmnesiaError { readonly code: "refused" }
+export declare class StoreFull extends AmnesiaError { readonly code: "store_full" }
+export declare class StoreUnavailable extends AmnesiaError { readonly code: "store_unavailable" }
+export declare class Busy extends AmnesiaError { readonly code: "busy" }
+export declare class Deadline extends AmnesiaError { readonly code: "deadline" }
+export declare class Bug extends AmnesiaError { readonly code: "internal" }
+export declare class DaemonUnreachable extends AmnesiaError { readonly code: "unreachable" }
 
 /** The verbs that a body alone asks for. */
 export declare const VERBS: readonly (keyof Verbs)[];
