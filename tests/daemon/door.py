@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 
 from amnesiad import wire
 from amnesiad.errors import AmnesiaError
+from amnesiad.service.hooking import HungUp
 
 WORDS = "the launch code is 0000"
 
 
 class Clerk:
-    """Keeps texts in a list. ``fault`` is raised by ``inspect``; ``gate`` holds ``recall`` back while it is closed."""
+    """Keeps texts in a list. ``fault`` is raised by ``inspect``; ``gate`` holds ``recall`` back while it is closed; ``left``
+    counts hooks that hung up while they waited."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
@@ -24,6 +26,7 @@ class Clerk:
         self.gate = asyncio.Event()
         self.gate.set()
         self.waiting = 0
+        self.left = 0
         self.lines: list[bytes] = []
         self.feed_closed = asyncio.Event()
         self.export_fault: Exception | None = None
@@ -73,7 +76,10 @@ class Clerk:
                 answers.append(wire.error_answer(refusal))
         return wire.BatchAnswer(answers=tuple(answers))
 
-    async def hooks(self, request: wire.HooksRequest) -> dict[str, Any]:
+    async def hooks(self, request: wire.HooksRequest, *, hung_up: HungUp) -> dict[str, Any]:
+        if request.payload.get("prompt") == "wait":
+            await hung_up()
+            self.left += 1
         return {"agent": request.agent_name, "workspace": request.workspace, **request.payload}
 
     async def export(self, request: wire.ExportRequest) -> AsyncIterator[bytes]:

@@ -409,6 +409,14 @@ async def test_a_hook_payload_is_answered_in_the_agents_own_form(line: Wire) -> 
     }  # fmt: skip
 
 
+async def test_a_hook_that_hangs_up_is_noticed(line: Wire, clerk: Clerk) -> None:
+    """Agents wait a second, and what comes later is told to nobody."""
+    body = b'{"prompt": "wait"}'
+    await line.send(b"POST /v1/hooks/codex HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
+    await line.close()
+    await wait_until(lambda: clerk.left == 1)
+
+
 async def test_a_hook_payload_may_hold_a_whole_file_and_more(line: Wire) -> None:
     """After an edit an agent sends the file as it was and as it is; the daemon's own requests are never so long."""
     body = b'{"tool_response": "%s"}' % (b"x" * 4 * MAX_REQUEST_BYTES)

@@ -166,6 +166,38 @@ def _session(agent: str, session: str) -> dict[str, Any]:
     return {"conversation_id" if agent == "cursor" else "session_id": session}
 
 
+class TestTooLate:
+    """A busy machine answers when nobody listens any more."""
+
+    async def test_what_was_not_heard_is_told_next_time(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The event counts, and nothing passes for shown that never entered the context."""
+        await remember(service, "never push on friday", kind="directive")
+
+        hung_up, begun = asyncio.Event(), asyncio.Event()
+
+        async def gone() -> None:
+            await hung_up.wait()
+
+        async def stuck(*_: object, **__: object) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(service, "inject", stuck)
+            request = wire.decode_hook(
+                "claude-code", {"workspace": WORKSPACE}, json.dumps(payload("claude-code", "SessionStart")).encode()
+            )
+            asked = asyncio.create_task(service.hooks(request, hung_up=gone))
+            await begun.wait()
+            assert not asked.done()
+            hung_up.set()
+            assert await asked == {}
+        assert [event["event"] for event in await stream(service)] == ["session-start"]
+        assert "friday" in await told(service, "UserPromptSubmit", prompt="on with it")
+
+
 class TestCompaction:
     """What was shown before a compaction is gone from the context."""
 

@@ -156,8 +156,8 @@ class App:
 
     async def _hooks(self, exchange: Exchange, agent: str) -> None:
         async def answer() -> bytes:
-            payload = await exchange.body(MAX_PAYLOAD_BYTES)
-            return wire.encode(await self._service.hooks(wire.decode_hook(agent, exchange.query(), payload)))
+            request = wire.decode_hook(agent, exchange.query(), await exchange.body(MAX_PAYLOAD_BYTES))
+            return wire.encode(await self._service.hooks(request, hung_up=exchange.hang_up))
 
         await self._within_bounds(exchange, answer)
 

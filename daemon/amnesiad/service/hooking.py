@@ -8,8 +8,9 @@ a hook creates nothing. Of prompts and commands nothing is kept.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -32,6 +33,8 @@ from amnesiad.store.connect import Store
 from amnesiad.store.contexts import forget_shown
 from amnesiad.store.keyring import Keyring
 from amnesiad.workspace import Workspace
+
+HungUp = Callable[[], Awaitable[None]]
 
 EVENTS: Final = {"start": "session-start", "prompt": "pre-step", "edit": "pre-edit", "run": "pre-run"}
 """What a trigger's ``event`` is compared with, by moment."""
@@ -59,9 +62,11 @@ class Hooking(Governing):
         self.whereabouts = Whereabouts(os.environ, store_is_local=settings.store_is_local)
         self._twins = Twins()
 
-    async def hooks(self, request: wire.HooksRequest) -> dict[str, Any]:
-        """The agent's own output for its own payload; ``{}`` where there is nothing to say.
+    async def hooks(self, request: wire.HooksRequest, *, hung_up: HungUp | None = None) -> dict[str, Any]:
+        """The agent's own output for its own payload; ``{}`` where there is nothing to say, or nobody to hear it.
 
+        ``hung_up`` returns once the agent does not wait for the answer any more, as a hook does after a second. What it
+        said counts all the same.
         Raises ``NotFound`` for an agent whose hooks are not known, ``Invalid`` naming a field, ``StoreUnavailable``.
         """
         seen = agents.read(request.agent_name, request.payload, named=request.workspace is not None)
@@ -77,20 +82,27 @@ class Hooking(Governing):
         if self._twins.told_before(key, now):
             return {}
         try:
-            return await self._answer(request.agent_name, seen, place, caller, key, now)
+            return await self._answer(request.agent_name, seen, place, caller, key, now, hung_up)
         except BaseException:  # also a deadline: what this one was not told, its twin may still hear
             self._twins.take_back(key)
             raise
 
     async def _answer(
-        self, agent_name: str, seen: Occurrence, place: Place, caller: wire.CallerSpec, key: str, now: int
+        self,
+        agent_name: str,
+        seen: Occurrence,
+        place: Place,
+        caller: wire.CallerSpec,
+        key: str,
+        now: int,
+        hung_up: HungUp | None,
     ) -> dict[str, Any]:
         workspace = await self.open(place.workspace, create=False)
         if workspace is None:
             return {}
         await self._tell(place, seen, key, now)
         self._show_life(workspace, caller.to_core(), seen, now)
-        text = await self._bring(workspace, caller, place, seen)
+        text = await _while_heard(self._bring(workspace, caller, place, seen), hung_up)
         watch = self._anchored(workspace, caller, place, now) if agents.watches(agent_name, seen) else ()
         return agents.answer(agent_name, seen, text, watch)
 
@@ -170,6 +182,24 @@ class Hooking(Governing):
         command = None if seen.command is None else seen.command[:MAX_QUERY_CHARS]
         listener = Listener(once, agents.MAX_CONTEXT_UNITS, whole=whole, command=command)
         return (await self.inject(asked, listener=listener)).text
+
+
+async def _while_heard(bring: Coroutine[Any, Any, str], hung_up: HungUp | None) -> str:
+    """What the coroutine brings; ``""`` if the agent has hung up before: what was marked as shown to one that is gone
+    would never be told to it."""
+    work = asyncio.ensure_future(bring)
+    watch = None if hung_up is None else asyncio.ensure_future(hung_up())
+    try:
+        await asyncio.wait([task for task in (work, watch) if task is not None], return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return work.result()
+        work.cancel()
+        await asyncio.wait([work])
+        return ""
+    finally:
+        work.cancel()
+        if watch is not None:
+            watch.cancel()
 
 
 def _as_query(prompt: str) -> str:
