@@ -406,6 +406,31 @@ async def test_the_feed_gives_items(server: ApiServer, clerk: Clerk) -> None:
     await wait_until(clerk.feed_closed.is_set)
 
 
+async def test_the_feed_gives_items_to_blocking_code_too(server: ApiServer, clerk: Clerk) -> None:
+    """One after another, each waited for, beside other requests of the client; closing the iterator closes the feed."""
+
+    def read(client: Client) -> list[wire.FeedItem]:
+        feed = client.feed(after="5-0")
+        items = [next(feed), next(feed)]
+        client.remember("meanwhile")
+        feed.close()  # type: ignore[attr-defined]  # a generator
+        return items
+
+    with Client(server.socket_path, workspace="/src/app", timeout_s=5) as client:
+        items = await asyncio.to_thread(read, client)
+    assert [(item.seq, item.type) for item in items] == [("1-0", "written"), ("2-0", "forgotten")]
+    assert items[0].data["text"] == "a\nb"
+    assert clerk.seen[0].after == "5-0"
+    await wait_until(clerk.feed_closed.is_set)
+
+
+async def test_a_feed_that_is_refused_says_why_to_blocking_code_too(server: ApiServer) -> None:
+    """The refusal is the daemon's own, and no empty feed."""
+    with Client(server.socket_path, agent_kind="nonsense") as client, pytest.raises(errors.Invalid) as refusal:
+        await asyncio.to_thread(list, client.feed())
+    assert refusal.value.field == "caller.agent_kind"
+
+
 async def test_many_concurrent_calls_share_a_bounded_pool(server: ApiServer, clerk: Clerk) -> None:
     """C01: a hundred calls at once all succeed over a few connections."""
     clerk.gate.clear()

@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
 from urllib.parse import urlencode
 
 from amnesiad.client import verbs
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 A = TypeVar("A")
+
+FEED_SILENCE_S: Final = 45.0
+"""A feed says something every 15 s; three times that is no delay but a daemon that is gone."""
 
 # What http.client raises when the other end goes away in the middle.
 _BROKEN = (ConnectionError, http.client.BadStatusLine, http.client.IncompleteRead)
@@ -149,6 +152,32 @@ class Client:
                     yield json.loads(line)
             except TimeoutError:
                 raise no_answer(self._timeout_s) from None
+            except _BROKEN as failure:
+                raise hung_up(self._identity.socket) from failure
+
+    def feed(self, *, after: str | None = None) -> Iterator[wire.FeedItem]:
+        """Transitions as they happen, from now or from behind a stream id, each waited for, over a connection of its own.
+
+        ``close()`` of the iterator hangs up. Ends when the daemon stops. Raises ``Deadline`` where not even a heartbeat
+        came for ``FEED_SILENCE_S``.
+        """
+        from amnesiad.client.told import Told
+
+        target = "/v1/feed?" + urlencode(self._identity.query({"after": after}))
+        silence_s = max(self._timeout_s, FEED_SILENCE_S)
+        told = Told()
+        with closing(_UnixConnection(self._identity.socket, silence_s)) as connection:
+            try:
+                connection.request("GET", target)
+                response = connection.getresponse()
+                with closing(response):
+                    if response.status != http.client.OK:
+                        raise_refusal(response.status, response.read())
+                    for line in _lines(response):
+                        if (item := told.take(line)) is not None:
+                            yield item
+            except TimeoutError:
+                raise no_answer(silence_s) from None
             except _BROKEN as failure:
                 raise hung_up(self._identity.socket) from failure
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 
 import httptools
-import msgspec
 
 from amnesiad import wire
 from amnesiad.client.identity import READ_BYTES, hung_up, no_answer, raise_refusal, unreachable
+from amnesiad.client.told import Told
 from amnesiad.errors import TooLarge
 from amnesiad.limits import MAX_LINE_BYTES
 
@@ -154,14 +154,8 @@ async def _lines(path: str, reader: asyncio.StreamReader, answer: _Answer) -> As
 
 
 async def feed_items(lines: AsyncIterator[bytes]) -> AsyncIterator[wire.FeedItem]:
-    """Server-sent events as items; comments are heartbeats and left out."""
-    fields: dict[bytes, bytes] = {}
+    """The items in the lines of a feed, as they come."""
+    told = Told()
     async for line in lines:
-        name, _, value = line.partition(b":")
-        if name:
-            fields[name] = value.removeprefix(b" ")
-        elif not line and b"data" in fields:
-            yield wire.FeedItem(
-                seq=fields[b"id"].decode(), type=fields[b"event"].decode(), data=msgspec.json.decode(fields[b"data"])
-            )
-            fields = {}
+        if (item := told.take(line)) is not None:
+            yield item
