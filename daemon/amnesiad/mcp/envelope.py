@@ -26,11 +26,9 @@ _NAMES: Final[Mapping[_Kinds, str]] = {
 }
 _ID: Final[_Kinds] = (str, int)
 _META: Final[Mapping[str, _Kinds]] = {"progressToken": (str, int, NoneType)}
-_PARAMS: Final[Mapping[str, Mapping[str, _Kinds]]] = {
-    "initialize": {"protocolVersion": (str,), "capabilities": (dict,), "clientInfo": (dict,)},
-    "tools/call": {"name": (str,), "arguments": (dict, NoneType)},
-}
-"""Parameters by method, with what they may be; where that is ``NoneType`` too, they may be left out."""
+_PARAMS: Final[Mapping[str, Mapping[str, _Kinds]]] = {"tools/call": {"name": (str,), "arguments": (dict, NoneType)}}
+"""Parameters by method, with what they may be; where that is ``NoneType`` too, they may be left out. Not those of the
+handshake: the revision that has none wants to be told so."""
 
 
 class Fault(NamedTuple):

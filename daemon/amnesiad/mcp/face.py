@@ -15,7 +15,7 @@ import msgspec
 
 from amnesiad.core.errors import AmnesiaError
 from amnesiad.mcp.calling import Desk
-from amnesiad.mcp.envelope import INVALID_PARAMS, Fault, error_answer, find_fault
+from amnesiad.mcp.envelope import Fault, error_answer, find_fault
 from amnesiad.service import Service
 
 Scope = MutableMapping[str, Any]
@@ -46,8 +46,7 @@ class McpFace:
             return
         body = await _body(receive)
         if (fault := find_fault(body)) is not None:
-            # Clients read an answer to their own request whatever it says, and take another status for a broken line.
-            await _answer(send, 200 if fault.code == INVALID_PARAMS else 400, error_answer(fault, "invalid"))
+            await _answer(send, 400, error_answer(fault, "invalid"))
             return
         try:
             serve = await self._server()
