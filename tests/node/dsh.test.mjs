@@ -432,7 +432,7 @@ test("A person asks and ends by command; a wrong one explains itself.", async ()
   assert.match((await host.command(agent, "/amnesia list")).text, /a person's own note/);
   assert.match((await host.command(agent, "/amnesia recall person own")).text, /a person's own note/);
   assert.match((await host.command(agent, "/amnesia policy")).text, /^default_ttl = /m);
-  for (const line of ["/amnesia forget", "/amnesia forget all", "/amnesia polish", "/amnesia status now"]) {
+  for (const line of ["/amnesia forget", "/amnesia forget all", "/amnesia forget all yes of them", "/amnesia polish", "/amnesia status now"]) {
     const { kind, text } = await host.command(agent, line);
     assert.equal(kind, "error");
     assert.match(text, /^Usage: \/amnesia/);

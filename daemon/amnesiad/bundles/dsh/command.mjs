@@ -49,7 +49,8 @@ async function answer(human, asked, rest, options) {
   }
   if (asked === "forget" && rest.length > 0) {
     const all = rest[0] === "all";
-    if (all && rest[1] !== "yes") return undefined;
+    // Whoever says more may mean less than everything.
+    if (all && !(rest.length === 2 && rest[1] === "yes")) return undefined;
     return wordsOf("forget", await human.forget(all ? { all: true, confirm: true } : { ids: rest }, options));
   }
   if (rest.length > 0) return undefined;

@@ -8,6 +8,8 @@ import { wordsOf } from "./words.mjs";
 const OFFERED = ["remember", "forget", "status", "audit", "recall", "restore", "preview"];
 /** Who asks and where is known of the agent that calls. */
 const KNOWN = new Set(["workspace", "session", "agent", "role"]);
+/** How much of an unknown argument's name an error repeats. */
+const MAX_NAME_CHARS = 64;
 /** The verbs after which other notes may be shown. */
 const WRITES = new Set(["remember", "forget", "restore"]);
 
@@ -63,7 +65,7 @@ export function tools(fleet, client, blocks) {
  * @param {Record<string, any>} args @param {Record<string, any>} known @param {string} tool */
 function given(args, known, tool) {
   for (const name of Object.keys(args)) {
-    if (!Object.hasOwn(known, name)) throw new Error(`invalid: ${name} is not an argument of ${tool}; known are ${Object.keys(known).join(", ")}`);
+    if (!Object.hasOwn(known, name)) throw new Error(`invalid: ${name.slice(0, MAX_NAME_CHARS)} is not an argument of ${tool}; known are ${Object.keys(known).join(", ")}`);
   }
   return Object.fromEntries(Object.entries(args).filter(([, value]) => value !== null && value !== undefined));
 }
