@@ -1,4 +1,4 @@
-"""The first notes of a recall, chosen in arrays, held against a walk through every note that the pure order ranks."""
+"""What is chosen in arrays, the first notes of a recall and the pages of a list, held against a walk through every note."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from tests.daemon.desk import DAY, HUMAN, ManualClock, call, projection, remember, sweep
 
 from amnesiad.core import recall as ranking
-from amnesiad.core.callers import Caller
+from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import AmnesiaError
-from amnesiad.search import choice, index
+from amnesiad.search import choice, index, recency
 from amnesiad.service import Service
 
 CALLERS: Final[tuple[dict[str, Any], ...]] = (
@@ -24,6 +24,7 @@ CALLERS: Final[tuple[dict[str, Any], ...]] = (
 QUERIES: Final = (None, "port", "port lamp", "the lamp of the ferry", "rope", "nothing like it")
 VOCABULARY: Final = ["the", "of", "port", "lamp", "ferry", "rope", "gull"]
 SEEDS: Final = 3
+TAGS: Final = (["odd"], ["*"], ["odd", "a_b/c.py"])
 KINDS: Final = ("fact", "finding", "directive", "episode", "task", "gotcha", "preference")
 
 
@@ -50,6 +51,65 @@ def walked(service: Service, workspace: Any, caller: Caller, query: str | None, 
     return [one.note.id for one in ranking.order_by_relevance(pool[:size], policy, now)][:limit]
 
 
+def listed_by_a_walk(service: Service, workspace: Any, caller: Caller, fields: dict[str, Any]) -> list[str]:
+    """Every note that a list is asked for, the newest first."""
+    states = fields.get("states", ["active", "stale"])
+    found = []
+    for note_id in workspace.notes:
+        note = workspace.settled(note_id, service.clock.now_ms())
+        if (
+            visible(note, caller, workspace.policy)
+            and note.state in states
+            and note.kind in fields.get("kinds", KINDS)
+            and fields.get("owner") in (None, note.owner)
+            and fields.get("scope") in (None, note.scope)
+            and set(fields.get("tags", ())) <= set(workspace.words[note_id].tags)
+        ):
+            found.append((note.created_at, note_id))
+    return [note_id for _, note_id in sorted(found, reverse=True)]
+
+
+async def lists_held_against_a_walk(service: Service, dice: random.Random) -> int:
+    """Turn the pages of a list as every caller; returns how many notes were compared."""
+    compared = 0
+    for who in CALLERS:
+        narrowed: list[dict[str, Any]] = [
+            {},
+            {"kinds": dice.sample(KINDS, 2)},
+            {"states": dice.sample(["active", "stale", "expired", "revoked", "superseded"], 2)},
+            {"owner": "s1"},
+            {"scope": "session"},
+            {"tags": dice.choice(TAGS)},
+        ]
+        fields = dice.choice(narrowed) | dice.choice(narrowed)
+        wanted = listed_by_a_walk(service, await projection(service), Caller(**who), fields)
+        found: list[str] = []
+        cursor, limit = None, dice.choice([1, 7, 100])
+        while True:
+            page = await call(service, "list", caller=who, cursor=cursor, limit=limit, **fields)
+            found += [note.id for note in page.notes]
+            cursor = page.cursor
+            assert len(page.notes) == limit if cursor else len(page.notes) <= limit
+            if cursor is None:
+                break
+        assert found == wanted, (who, fields)
+        compared += len(found)
+    return compared
+
+
+async def erasure_held_against_a_walk(service: Service, dice: random.Random) -> None:
+    """What would go by these tags is what has them and may be seen, in whatever state."""
+    workspace = await projection(service)
+    for who in CALLERS:
+        tags = dice.choice(TAGS)
+        answer = await call(service, "forget", caller=who, tags=tags, dry_run=True)
+        assert sorted(answer.ids) == sorted(
+            id_
+            for id_, note in workspace.notes.items()
+            if visible(note, Caller(**who), workspace.policy) and set(tags) <= set(workspace.words[id_].tags)
+        )
+
+
 async def held_against_a_walk(service: Service, dice: random.Random, since: int) -> int:
     """Ask as every caller and with every query; returns how many notes were compared."""
     compared = 0
@@ -61,7 +121,7 @@ async def held_against_a_walk(service: Service, dice: random.Random, since: int)
                 {"states": [dice.choice(["active", "stale"])]},
                 {"since": since},
                 {"owner": "s1"},
-                {"tags": dice.choice([["odd"], ["*"], ["odd", "a_b/c.py"]])},
+                {"tags": dice.choice(TAGS)},
             ]
             fields = dice.choice(narrowed) | {"limit": dice.choice([1, 3, 10, 100])}
             workspace = await projection(service)
@@ -82,6 +142,7 @@ async def test_what_is_chosen_is_what_a_walk_would_put_first(
     monkeypatch.setattr(index, "COMMON", 2)
     monkeypatch.setattr(index, "FIRST_CHUNK", 2)
     monkeypatch.setattr(choice, "LOOKED_AT", 1)
+    monkeypatch.setattr(recency, "FIRST", 2)
     dice = random.Random(seed)
     ids: list[str] = []
     since = clock.now_ms()
@@ -98,7 +159,7 @@ async def test_what_is_chosen_is_what_a_walk_would_put_first(
                 elif facts["caller"].get("agent_kind") is None:
                     facts["scope"] = dice.choice(["workspace", "session"])
                 if dice.random() < 0.3:
-                    facts["tags"] = dice.choice([["odd"], ["*"], ["odd", "a_b/c.py"]])
+                    facts["tags"] = dice.choice(TAGS)
                 text = " ".join(dice.choices(VOCABULARY, k=dice.choice([1, 2, 6])))
                 ids.append(await remember(service, f"{text} {len(ids)}", **facts))
             case "policy":
@@ -108,7 +169,7 @@ async def test_what_is_chosen_is_what_a_walk_would_put_first(
                 with contextlib.suppress(AmnesiaError):
                     await call(service, verb, id=one, caller=HUMAN, **reason)
 
-    compared = 0
+    compared = listed = 0
     for number in range(400):
         await act()
         if dice.random() < 0.2:
@@ -118,4 +179,7 @@ async def test_what_is_chosen_is_what_a_walk_would_put_first(
         if number % 20 == 19:
             monkeypatch.setattr(ranking, "POOL_CAP", dice.choice([2, 7, 2000]))
             compared += await held_against_a_walk(service, dice, since)
+            listed += await lists_held_against_a_walk(service, dice)
+            await erasure_held_against_a_walk(service, dice)
     assert compared > 1000
+    assert listed > 300

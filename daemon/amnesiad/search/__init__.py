@@ -8,6 +8,7 @@ the vault holds, and a note dropped from it leaves nothing behind.
 from amnesiad.search.choice import Asked, Worth, by_relevance, by_worth
 from amnesiad.search.fusion import Fusion
 from amnesiad.search.index import Index
+from amnesiad.search.recency import newest
 from amnesiad.search.similar import overlap, similar
 from amnesiad.search.standing import Standing
 from amnesiad.search.vectors import Vectors
@@ -21,6 +22,7 @@ __all__ = [
     "Worth",
     "by_relevance",
     "by_worth",
+    "newest",
     "overlap",
     "similar",
 ]

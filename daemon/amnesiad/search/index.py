@@ -334,12 +334,15 @@ class Index:
 
     def _with_all(self, words: Sequence[str]) -> Slots:
         self._read_queue()
-        common: Slots = np.empty(0, np.intp)
-        for number, term in enumerate(words):
-            slots = (self._row(term) >> TF_BITS).astype(np.intp)
-            common = slots if number == 0 else np.intersect1d(common, slots, assume_unique=True)
+        rarest, *rows = sorted(map(self._row, words), key=len)
+        common: Slots = (rarest >> TF_BITS).astype(np.intp)
+        for row in rows:
             if not len(common):
                 break
+            held = np.zeros(len(self.ids), np.bool_)
+            held[common] = True
+            slots = row >> TF_BITS
+            common = slots[held[slots]].astype(np.intp)
         return common
 
 

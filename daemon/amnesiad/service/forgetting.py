@@ -12,6 +12,7 @@ from amnesiad.core import decisions, intake, render
 from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import Invalid, NotFound, Refused
 from amnesiad.core.notes import Note
+from amnesiad.search import newest
 from amnesiad.service.base import damaged
 from amnesiad.service.change import Change
 from amnesiad.service.mirroring import Mirroring
@@ -119,6 +120,12 @@ class Forgetting(Mirroring):
         if address == "query":
             found = workspace.live.contains_all_words(request.query or "")
             ids = sorted(found | workspace.ended.contains_all_words(request.query or ""))
+        elif address == "tags":
+            ids = [
+                id_
+                for index in (workspace.live, workspace.ended)
+                for id_ in newest(index, only=index.narrowed(request.tags))
+            ]
         else:
             ids = list(workspace.notes)
         return [id_ for id_ in ids if self._meant(workspace, caller, request, workspace.notes[id_])]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
 
@@ -14,7 +15,8 @@ from amnesiad.core import clocks, render
 from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import Invalid, NotFound
 from amnesiad.core.events import AnyNoteEvent, event_type
-from amnesiad.core.notes import Note, Words, apply, fold
+from amnesiad.core.notes import LIVE, Note, State, Words, apply, fold
+from amnesiad.search import newest
 from amnesiad.service.answers import view, view_fields
 from amnesiad.service.forgetting import Forgetting
 from amnesiad.service.tallying import tally
@@ -22,7 +24,7 @@ from amnesiad.service.transitions import MAX_HISTORY as MAX_HISTORY
 from amnesiad.store import vault
 from amnesiad.store.log import Entry, seq_key
 from amnesiad.store.units import FORGOTTEN
-from amnesiad.workspace import Group, Use, Workspace, group_of
+from amnesiad.workspace import Class, Group, Use, Workspace, group_of
 
 GRAVES: Final = "forgotten"
 """How a cursor among the forgotten notes, which a list shows last, begins."""
@@ -36,7 +38,10 @@ class Looking(Forgetting):
     """The verbs that only look."""
 
     async def list_notes(self, request: wire.ListRequest) -> wire.ListAnswer:
-        """Notes the caller may see, newest first, in pages. Default states: the live ones."""
+        """Notes the caller may see, newest first, in pages. Default states: the live ones.
+
+        It looks at the notes of a page and at those that its filters leave in doubt, not at all there are.
+        """
         workspace, degraded = await self.reading(request)
         if workspace is None:
             return wire.ListAnswer(notes=(), seq="0-0")
@@ -44,18 +49,16 @@ class Looking(Forgetting):
         states = frozenset(request.states) or frozenset({"active", "stale"})
         after = _cursor(request.cursor)
         among_graves = request.cursor is not None and request.cursor.startswith(f"{GRAVES}:")
-        found = []
-        for note_id in () if among_graves else workspace.notes:
+        found: list[Note] = []
+        for note_id in () if among_graves else _candidates(workspace, caller, request, states, after, now):
             note = workspace.settled(note_id, now)
             if note is None or note.state not in states or not visible(note, caller, workspace.policy):
                 continue
-            if not _listed(note, request):
+            if not _listed(note, request) or not set(request.tags) <= set(workspace.words[note_id].tags):
                 continue
-            if request.tags and not set(request.tags) <= set(workspace.words[note_id].tags):
-                continue
-            if after is None or (note.created_at, note.id) < after:
-                found.append(note)
-        found.sort(key=lambda note: (note.created_at, note.id), reverse=True)
+            found.append(note)
+            if len(found) > request.limit:
+                break
         page = found[: request.limit]
         cursor = f"{page[-1].created_at}:{page[-1].id}" if len(found) > len(page) else None
         views = tuple(view(workspace, note, now, content=request.with_content) for note in page)
@@ -215,6 +218,45 @@ class Looking(Forgetting):
             wire.RecentEnd(id=tomb.note.id, reason=tomb.note.state_reason or "", at=tomb.note.state_at)
             for tomb in await self._latest_graves(workspace, caller, RECENT)
         )
+
+
+def _candidates(
+    workspace: Workspace,
+    caller: Caller,
+    request: wire.ListRequest,
+    states: frozenset[State],
+    after: tuple[int, str] | None,
+    now: int,
+) -> Iterator[str]:
+    """The ids among which the notes of a list are, newest first, those behind ``after``; some that are not wanted too."""
+    sees = workspace.audience(caller)
+
+    def among(group: Group) -> bool:
+        scope, owner, kind = group
+        return (
+            (not request.kinds or kind in request.kinds)
+            and (request.scope is None or scope == request.scope)
+            and (request.owner is None or owner == request.owner)
+            and sees(group)
+        )
+
+    def classes(class_: Class) -> bool:
+        return class_[3] in states
+
+    # What has ended does not live again by itself.
+    indexes = (workspace.live,) if states <= LIVE else (workspace.live, workspace.ended)
+    orders = [
+        newest(
+            index,
+            among=among,
+            classes=classes,
+            now=now,
+            only=index.narrowed(request.tags) if request.tags else None,
+            before=after,
+        )
+        for index in indexes
+    ]
+    return heapq.merge(*orders, key=lambda id_: (workspace.notes[id_].created_at, id_), reverse=True)
 
 
 def _listed(note: Note, request: wire.ListRequest) -> bool:
