@@ -59,7 +59,10 @@ def find_place(
     Raises ``Invalid`` as ``default_workspace`` does.
     """
     workspace = named or default_workspace(directory, environ, store_is_local=store_is_local)
-    up = _git("--show-cdup", directory, environ) or ""
+    try:
+        up = _git("--show-cdup", directory, environ) or ""
+    except Invalid:  # somebody has named the workspace, and what lies below the directory is still known
+        up = ""
     top = Path(os.path.normpath(directory / up))
     real = (directory.resolve() / up).resolve()
     # An agent may name its files by way of a link to where they are, and those of another worktree by the main one. A link

@@ -134,6 +134,20 @@ class TestPlace:
         (tmp_path / "deep/link").symlink_to(repository / "src")
         assert find_place(tmp_path / "deep/link", ENVIRON) == (str(repository), (str(repository),))
 
+    def test_a_git_that_hangs_stands_in_the_way_of_no_name(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Naming the workspace is what its refusal advises."""
+        (tmp_path / "git").write_text("#!/bin/sh\nexec sleep 60\n")
+        (tmp_path / "git").chmod(0o755)
+        monkeypatch.setattr("amnesiad.repository.GIT_TIMEOUT_S", 0.1)
+        environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        monkeypatch.setenv("PATH", environ["PATH"])
+        with pytest.raises(Invalid, match="git did not say"):
+            find_place(tmp_path, environ)
+        here = str(tmp_path.resolve())
+        assert find_place(tmp_path, environ, named="shared") == ("shared", tuple(dict.fromkeys([str(tmp_path), here])))
+
     def test_outside_of_a_repository_the_directory_is_its_root(self, tmp_path: Path) -> None:
         """A directory that no longer is there is one as well: nothing else can be said of it."""
         gone = tmp_path.resolve() / "gone"

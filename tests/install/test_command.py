@@ -71,6 +71,15 @@ class TestInstall:
         assert table["env"] == {"AMNESIA_WORKSPACE": "w"}
         assert not list(home.iterdir())
 
+    @pytest.mark.parametrize("target", ["claude-code", "service"])
+    def test_print_for_programs(self, target: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """One JSON object: what belongs into which file."""
+        assert main(["install", target, "--print", "--json"]) == 0
+        files = json.loads(capsys.readouterr().out)["files"]
+        assert all(path.startswith(f"{home}/") for path in files)
+        assert "/run/a.sock" in json.dumps(files)
+        assert not list(home.iterdir())
+
     def test_a_broken_file_is_named(self, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """And nothing is half done: the other file is not written either."""
         (home / ".claude").mkdir()

@@ -10,7 +10,7 @@ import os
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -68,7 +68,7 @@ def install(
     _check_options(target, scope, form, statusline, plugin, to)
     dialog = Dialog(dry_run=dry_run, yes=yes, as_json=as_json)
     if target == "service":
-        _install_service(dialog, undo, print_only)
+        _install_service(dialog, undo, print_only, as_json)
         return
     if target == "dsh":
         _copy_folders(dialog, dict(folders.contents(folders.bundle("dsh"))), to or Path("dsh-amnesia"), undo)
@@ -88,7 +88,10 @@ def install(
         _copy_folders(dialog, folders.plugin(wanted), plugin, undo)
         return
     chosen: Scope = "project" if scope == "project" else "user"
-    _install_agent(dialog, table.AGENTS[target], chosen, wanted, undo=undo, print_only=print_only)
+    if print_only:
+        _print_settings(table.AGENTS[target], chosen, wanted, as_json=as_json)
+        return
+    _install_agent(dialog, table.AGENTS[target], chosen, wanted, undo=undo)
 
 
 @app.command()
@@ -195,13 +198,10 @@ def _check_options(target: str, scope: str, form: str, statusline: bool, plugin:
 # -- the targets -------------------------------------------------------------------------------------------------------
 
 
-def _install_agent(dialog: Dialog, agent: Agent, scope: Scope, wanted: Wanted, *, undo: bool, print_only: bool) -> None:
+def _install_agent(dialog: Dialog, agent: Agent, scope: Scope, wanted: Wanted, *, undo: bool) -> None:
     from amnesiad.install import settings
 
     places = settings.Places(Path.home(), Path.cwd(), os.environ)
-    if print_only:
-        _print_settings(agent, scope, places, wanted)
-        return
     if undo:
         dialog.make(settings.undo(agent, scope, places), f"nothing of ours is in {agent.title}'s settings")
         return
@@ -216,13 +216,20 @@ def _install_agent(dialog: Dialog, agent: Agent, scope: Scope, wanted: Wanted, *
         dialog.tell("The lines name paths of this machine; others who share the repository run the same command.")
 
 
-def _print_settings(agent: Agent, scope: Scope, places: Any, wanted: Wanted) -> None:
+def _print_settings(agent: Agent, scope: Scope, wanted: Wanted, *, as_json: bool) -> None:
     import json
 
     from amnesiad.install import settings
 
-    for file, value in settings.printed(agent, scope, wanted).items():
-        say(f"// {places.of(agent, scope, file)}")
+    places = settings.Places(Path.home(), Path.cwd(), os.environ)
+    files = {
+        str(places.of(agent, scope, file)): value for file, value in settings.printed(agent, scope, wanted).items()
+    }
+    if as_json:
+        print_json({"files": files})
+        return
+    for path, value in files.items():
+        say(f"// {path}")
         say(json.dumps(value, indent=2, ensure_ascii=False))
     if scope not in agent.mcp:
         say(_mcp_by_hand(agent, wanted))
@@ -256,10 +263,13 @@ def _copy_folders(dialog: Dialog, files: dict[str, str], target: Path, undo: boo
     dialog.make(folders.install(files, target), f"{target} is up to date")
 
 
-def _install_service(dialog: Dialog, undo: bool, print_only: bool) -> None:
+def _install_service(dialog: Dialog, undo: bool, print_only: bool, as_json: bool) -> None:
     from amnesiad.install import service
 
     wanted = service.service(os.environ)
+    if print_only and as_json:
+        print_json({"files": {str(wanted.path): wanted.text}, "then": wanted.start})
+        return
     if print_only:
         say(f"# {wanted.path}\n{wanted.text}")
         for command in wanted.start:
