@@ -326,6 +326,26 @@ class TestShowing:
         assert main(["recall", "tea", "--json"]) == 0
         assert json.loads(capsys.readouterr().out) == answer
 
+    def test_a_filter_that_nobody_has_heard_of_is_named(
+        self, canned: Canned, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A misspelt tag or owner is told from a memory that holds nothing; one that could be several names them."""
+        canned.answers["recall"] = {"notes": [], "deterrents": [], "seq": "1-0"}
+        canned.answers["list"] = {"notes": [], "seq": "1-0"}
+        canned.answers["owners"] = {"rows": [{"owner": name} for name in ("s2/scout", "s1/scout", "s1")], "seq": "1-0"}
+        assert main(["recall", "--tag", "tae", "--owner", "scout"]) == 0
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.splitlines() == [
+            "nothing living matches",
+            "no living note has the tag tae",
+            "there is no owner scout; did you mean s1/scout or s2/scout?",
+        ]
+        assert main(["recall", "--owner", "s1"]) == 0
+        assert capsys.readouterr().err.splitlines() == ["nothing living matches"]
+        assert main(["recall", "--tag", "tae", "--json"]) == 0
+        assert capsys.readouterr().err == ""
+
     def test_no_note_can_move_the_cursor(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
         """A note's control characters are shown, never sent to the terminal, and it cannot forge a second line."""
         evil = {**NOTE, "content": "a\x1b[2Jb\nforged line\r\x07\u202e", "tags": ["t\x1b]0;x"], "key": "k\x9b"}

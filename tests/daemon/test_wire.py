@@ -215,6 +215,25 @@ def test_a_refusal_does_not_repeat_a_notes_words(field: str) -> None:
     assert SECRET not in f"{refusal.value.message} {refusal.value.hint}"
 
 
+@pytest.mark.parametrize(
+    ("kind", "said", "hint"),
+    [
+        ("fcat", "not fcat", "did you mean fact?"),
+        ("fi", "not fi", "did you mean finding?"),
+        ("d", "not d", "did you mean decision or directive?"),
+        ("xyzzy", "not xyzzy", ""),
+        ("two words of a note", "task-context", ""),
+    ],
+)
+def test_an_unknown_word_is_named(kind: str, said: str, hint: str) -> None:
+    """V26: a value that is none of a field's words is named with those it may stand for; a whole text is not repeated."""
+    with pytest.raises(Invalid) as refusal:
+        decode("recall", kinds=[kind])
+    assert refusal.value.message.startswith("kinds[0] must be one of decision, ")
+    assert refusal.value.message.endswith(said)
+    assert refusal.value.hint == hint
+
+
 def test_a_misspelt_field_is_corrected() -> None:
     """An unknown field is answered with the one that was probably meant."""
     with pytest.raises(Invalid) as refusal:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +14,9 @@ from amnesiad.cli.call import Answer, Call, verb
 from amnesiad.cli.screen import console_note, note_fields, notes_table, say, sentence, table, when
 
 app = typer.Typer()
+
+MAX_MEANT = 5
+"""Owners that are offered for one that does not exist; a session may have hundreds of children."""
 
 Query = Annotated[str | None, typer.Option("--query", "-q", help="What the step is about.")]
 Event = Annotated[str | None, typer.Option("--event", help="The lifecycle event the step belongs to.")]
@@ -48,6 +53,24 @@ def recall(
         format="text" if as_text else None,
     )
     call.show(answer, lambda: _print_text(answer) if as_text else _show_recalled(answer, explain=explain))
+    if not (answer["notes"] or answer.get("degraded") or call.as_json):
+        for said in _unknown_values(call, tag or [], owner):
+            console_note(said)
+
+
+def _unknown_values(call: Call, tags: list[str], owner: str | None) -> Iterator[str]:
+    """What of the filters nobody has ever heard of: a misspelt tag or owner finds nothing, and looks like no memory."""
+    for tag in tags:
+        if not call.ask("list", tags=[tag], limit=1)["notes"]:
+            yield f"no living note has the tag {sentence(tag)}"
+    if owner is None:
+        return
+    known = [str(row["owner"]) for row in call.ask("owners")["rows"]]
+    if owner not in known:
+        meant = [one for one in known if one.startswith(owner) or one.endswith(f"/{owner}")]
+        meant = meant or get_close_matches(owner, known)
+        hint = f"; did you mean {' or '.join(sorted(meant)[:MAX_MEANT])}?" if meant else "; amnesia owners lists them"
+        yield f"there is no owner {sentence(owner)}{hint}"
 
 
 def _show_recalled(answer: Answer, *, explain: bool) -> None:

@@ -31,6 +31,7 @@ from amnesiad.wire.verbs import VERBS, VerbSpec
 _PATH: Final = re.compile(r"(?P<what>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?", re.DOTALL)
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(?P<name>[a-z_]+)`")
+_WORD: Final = re.compile(r"Invalid enum value '(?P<word>[A-Za-z_-]{1,24})'")
 _MAX_NAME_CHARS: Final = 64
 """How much of an unknown field's name an error repeats."""
 _NOT_FINITE: Final = "a number that is not finite"
@@ -234,14 +235,23 @@ def _refusal(error: msgspec.ValidationError, request: Any) -> CallerError:
         return Invalid(f"{field} is missing", field=field)
     field = path or "body"
     if what.startswith("Invalid enum value"):
-        allowed = _allowed(request, path)
-        return Invalid(
-            f"{field} must be one of {', '.join(allowed)}" if allowed else f"{field} is none of its words", field=field
-        )
+        return _none_of_its_words(field, _WORD.fullmatch(what), _allowed(request, path))
     sentence = what.replace("`", "").replace("Expected", "expected")
     if "of length <=" in what:
         return TooLarge(f"{field} is too long: {sentence}", field=field, hint="send less at a time")
     return Invalid(f"{field} is not acceptable: {sentence}", field=field)
+
+
+def _none_of_its_words(field: str, given: re.Match[str] | None, allowed: list[str]) -> Invalid:
+    """The refusal of a value that is none of those there are. It repeats a single word, and never a text: that may be a
+    note's."""
+    said = f"{field} must be one of {', '.join(allowed)}" if allowed else f"{field} is none of its words"
+    if given is None:
+        return Invalid(said, field=field)
+    word = given["word"]
+    meant = [one for one in allowed if one.startswith(word)]
+    hint = f"did you mean {' or '.join(meant)}?" if meant else suggestion(word, allowed)
+    return Invalid(f"{said}, not {word}", field=field, hint=hint)
 
 
 def _unknown(name: str, path: str, request: Any) -> Invalid:
