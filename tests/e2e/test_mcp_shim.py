@@ -420,6 +420,15 @@ class TestProcess:
         for end in (*inputs, *answers):
             os.close(end)
 
+    @pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+    def test_started_without_pipes(self, loaded: str, closed: str) -> None:
+        """Where there is nobody to hear or to answer from the beginning, it ends at once and well."""
+        command = ["sh", "-c", f'exec "$@" {closed}', "sh", *SHIM]
+        environ = {**os.environ, "AMNESIA_SOCKET": loaded}
+        ask = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+        done = subprocess.run(command, input=ask, env=environ, capture_output=True, timeout=PATIENCE_S)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
     def test_wrong_usage(self) -> None:
         """A person who types it with arguments is told what it is for."""
         done = subprocess.run([*SHIM, "--help-me"], capture_output=True, text=True, timeout=PATIENCE_S)

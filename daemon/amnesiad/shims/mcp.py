@@ -165,9 +165,14 @@ class _Reader:
             del self._rest[:-EDGE_BYTES]
 
     def _read(self) -> None:
-        while not select.select([0], [], [], LOOK_S)[0]:
-            _end_without(self._parent)
-        data = os.read(0, _READ_BYTES)
+        try:
+            while not select.select([0], [], [], LOOK_S)[0]:
+                _end_without(self._parent)
+            data = os.read(0, _READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:  # closed from the beginning, or a terminal that is gone
+            data = b""
         self._rest += data
         self._ended = not data
 
