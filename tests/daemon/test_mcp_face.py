@@ -8,17 +8,19 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 from tests.daemon.door import Reply, Wire
 
 from amnesiad.api.app import App
 from amnesiad.api.errors import answerable
 from amnesiad.api.serve import ApiServer
 from amnesiad.limits import MAX_REQUEST_BYTES
-from amnesiad.mcp import McpFace
+from amnesiad.mcp import McpFace, server
 from amnesiad.service import Service
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -29,12 +31,12 @@ HEADERS = "content-type: application/json\r\naccept: application/json, text/even
 async def line(service: Service, tmp_path: Path) -> AsyncIterator[Wire]:
     """A connection to a door behind which the service's tools stand."""
     face = McpFace(service, answerable=answerable)
-    server = ApiServer(App(service, mounts={"/mcp": face}), _private(tmp_path) / "s")
-    await server.start()
-    line = await Wire.to(server.socket_path)
+    door = ApiServer(App(service, mounts={"/mcp": face}), _private(tmp_path) / "s")
+    await door.start()
+    line = await Wire.to(door.socket_path)
     yield line
     await line.close()
-    await server.stop()
+    await door.stop()
     await face.close()
 
 
@@ -62,6 +64,20 @@ async def test_the_first_requests_share_one_start(line: Wire) -> None:
     """Whoever asks first has the server started; all are answered by it."""
     assert (await ask(line, PING)).json == {"jsonrpc": "2.0", "id": 1, "result": {}}
     assert (await ask(line, PING)).status == 200
+
+
+async def test_a_start_that_fails_is_tried_again(line: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that cannot start is an error at once, and no wait; the next to ask has it started."""
+
+    @asynccontextmanager
+    async def broken(*_: object) -> AsyncIterator[None]:
+        raise RuntimeError("not today")
+        yield
+
+    with monkeypatch.context() as meanwhile, capture_logs():
+        meanwhile.setattr(server, "serving", broken)
+        assert (await ask(line, PING)).error["code"] == "internal"
+    assert (await ask(line, PING)).json["result"] == {}
 
 
 async def test_a_missing_extra_is_named(line: Wire, monkeypatch: pytest.MonkeyPatch) -> None:

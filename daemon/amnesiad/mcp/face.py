@@ -68,7 +68,8 @@ class McpFace:
             await self._task
 
     async def _server(self) -> Application:
-        """The running server; the first to ask has it started. Raises ``ImportError``, anew for each who asks."""
+        """The running server; the first to ask has it started. Raises why it cannot start, such as ``ImportError``; who
+        asks then has it tried anew."""
         if self._running is None:
             self._running = asyncio.get_running_loop().create_future()
             self._task = asyncio.create_task(self._run(self._running), name="mcp")
@@ -78,13 +79,15 @@ class McpFace:
         """Everything the SDK starts belongs to this task: it must be left where it was entered."""
         try:
             module = await asyncio.to_thread(import_module, "amnesiad.mcp.server")
+            async with module.serving(self._desk, self._listens_at) as application:
+                running.set_result(application)
+                await self._closing.wait()
         except Exception as error:
+            if running.done():
+                raise
             self._running = None
             running.set_exception(error)
-            return
-        async with module.serving(self._desk, self._listens_at) as application:
-            running.set_result(application)
-            await self._closing.wait()
+            running.exception()  # whoever waited may have hung up, and asyncio would complain that nobody looked
 
 
 async def _body(receive: Receive) -> bytes:
