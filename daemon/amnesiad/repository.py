@@ -59,12 +59,14 @@ def find_place(
     Raises ``Invalid`` as ``default_workspace`` does.
     """
     workspace = named or default_workspace(directory, environ, store_is_local=store_is_local)
+    here = _nearest(directory)
     try:
-        up = _git("--show-cdup", directory, environ) or ""
+        up = _git("--show-cdup", here, environ)
     except Invalid:  # somebody has named the workspace, and what lies below the directory is still known
-        up = ""
-    top = Path(os.path.normpath(directory / up))
-    real = (directory.resolve() / up).resolve()
+        up = None
+    here = directory if up is None else here
+    top = Path(os.path.normpath(here / (up or "")))
+    real = (here.resolve() / (up or "")).resolve()
     # An agent may name its files by way of a link to where they are, and those of another worktree by the main one. A link
     # into the middle of a tree leads up to somewhere else.
     roots = [*([str(top)] if top.resolve() == real else []), str(real)]
@@ -73,12 +75,18 @@ def find_place(
 
 def _repository(directory: Path, environ: Mapping[str, str]) -> Path | None:
     """The root of the repository that a directory belongs to, or ``None`` outside of one or without git."""
-    found = _git("--git-common-dir", directory, environ)
+    here = _nearest(directory)
+    found = _git("--git-common-dir", here, environ)
     if not found:
         return None
-    common = (directory / found).resolve()
+    common = (here / found).resolve()
     # A bare repository and a submodule keep their common directory under another name; it is their identity as it is.
     return common.parent if common.name == ".git" else common
+
+
+def _nearest(directory: Path) -> Path:
+    """The directory, or what is left above one that is gone: an agent may remove the tree it works in before it ends."""
+    return next((place for place in (directory, *directory.parents) if os.path.isdir(place)), directory)  # noqa: PTH112
 
 
 def _git(question: str, directory: Path, environ: Mapping[str, str]) -> str | None:

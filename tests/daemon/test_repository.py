@@ -134,6 +134,12 @@ class TestPlace:
         (tmp_path / "deep/link").symlink_to(repository / "src")
         assert find_place(tmp_path / "deep/link", ENVIRON) == (str(repository), (str(repository),))
 
+    def test_a_directory_that_is_gone_belongs_where_what_is_above_it_does(self, repository: Path) -> None:
+        """A session that removed its folder, or stands in a file by mistake, ends in the workspace it began in."""
+        (repository / "file").write_text("x")
+        for gone in (repository / "a" / "b", repository / "file"):
+            assert find_place(gone, ENVIRON) == (str(repository.resolve()), (str(repository.resolve()),))
+
     def test_a_git_that_hangs_stands_in_the_way_of_no_name(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -184,6 +190,17 @@ class TestWhereabouts:
         assert await places.of(str(tmp_path / "later")) == outside
         seconds[0] += whereabouts.KEEP_S + 1
         assert (await places.of(str(tmp_path / "later"))).workspace == default_workspace(tmp_path, ENVIRON)
+
+    async def test_a_worktree_that_was_removed_stays_what_it_was(self, repository: Path, tmp_path: Path) -> None:
+        """Its session ends after it is gone, and must end in the workspace where its notes are."""
+        seconds = [0.0]
+        git(repository, "commit", "--allow-empty", "-m", "x")
+        git(repository, "worktree", "add", str(tmp_path / "tree"))
+        places = Whereabouts(ENVIRON, store_is_local=True, monotonic=lambda: seconds[0])
+        place = await places.of(str(tmp_path / "tree"))
+        git(repository, "worktree", "remove", str(tmp_path / "tree"))
+        seconds[0] += whereabouts.KEEP_S + 1
+        assert await places.of(str(tmp_path / "tree")) == place
 
     async def test_a_refusal_is_not_remembered(self, repository: Path) -> None:
         """With a store elsewhere a directory names nothing, each time anew; a name is taken."""

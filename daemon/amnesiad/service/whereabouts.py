@@ -7,6 +7,7 @@ of the many calls from one directory. What a directory belongs to is decided in 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -41,7 +42,8 @@ class Whereabouts:
         key, now = (directory, named), self._monotonic()
         known = self._found.get(key)
         if known is None or now - known[0] > KEEP_S:
-            task = asyncio.create_task(asyncio.to_thread(self._find, directory, named))
+            before = None if known is None else _found(known[1])
+            task = asyncio.create_task(asyncio.to_thread(self._find, directory, named, before))
             known = self._found[key] = (now, task)
             self._found.move_to_end(key)
             if len(self._found) > MAX_KEPT:
@@ -54,5 +56,12 @@ class Whereabouts:
                 del self._found[key]
             raise
 
-    def _find(self, directory: str, named: str | None) -> Place:
+    def _find(self, directory: str, named: str | None, before: Place | None) -> Place:
+        if before is not None and not os.path.isdir(directory):  # noqa: PTH112 - what may not be entered is none
+            return before  # a tree that was removed while its agent is still there, and is about to end
         return find_place(Path(directory), self._environ, named=named, store_is_local=self._store_is_local)
+
+
+def _found(task: asyncio.Task[Place]) -> Place | None:
+    """What the task has found, if it has."""
+    return task.result() if task.done() and not task.cancelled() and task.exception() is None else None
