@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from amnesiad.cli import main
-from amnesiad.cli.tools import NAME, SHELVES, skill_text
+from amnesiad.cli.tools import NAME, SHELVES, place_of, skill_text
 from amnesiad.core.kinds import REGIMES
 from amnesiad.mcp.table import load_table
 
@@ -88,3 +88,23 @@ def test_wrong_words_are_named(wrong: list[str], capsys: pytest.CaptureFixture[s
     """What is none of the words known is refused with those that are."""
     assert main(["skill", *wrong]) == 2
     assert wrong[-1] in capsys.readouterr().err
+
+
+def test_a_folder_that_is_a_link_stays_one(home: Path) -> None:
+    """Whoever keeps their skills elsewhere gets the page there, and keeps the link when it is taken away."""
+    elsewhere = home / "elsewhere"
+    elsewhere.mkdir()
+    link = home / SHELVES["claude-code"].folder / NAME
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    assert main(["skill", "install", "--yes"]) == 0
+    assert (elsewhere / "SKILL.md").read_text(encoding="utf-8") == skill_text()
+    assert main(["skill", "install", "--undo", "--yes"]) == 0
+    assert link.is_symlink()
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_home_of_nobody_is_taken_as_it_is() -> None:
+    """A variable that names a user who is none is no reason to fail."""
+    place = place_of(SHELVES["claude-code"], "user", {"CLAUDE_CONFIG_DIR": "~no-such-user/claude"})
+    assert str(place) == f"~no-such-user/claude/skills/{NAME}"

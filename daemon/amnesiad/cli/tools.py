@@ -79,4 +79,5 @@ def place_of(shelf: Shelf, scope: str, environ: Mapping[str, str]) -> Path:
         return Path.cwd() / shelf.folder / NAME
     first, _, rest = shelf.folder.partition("/")
     moved = environ.get(shelf.home, "") if shelf.home else ""
-    return (Path(moved).expanduser() if moved else Path.home() / first) / rest / NAME
+    # Of a user that there is not, unlike pathlib, the function keeps the name.
+    return (Path(os.path.expanduser(moved)) if moved else Path.home() / first) / rest / NAME  # noqa: PTH111

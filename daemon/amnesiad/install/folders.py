@@ -70,7 +70,7 @@ def undo(files: dict[str, str], target: Path) -> list[Change]:
 
 
 def prune(target: Path) -> None:
-    """Take away the folder and those below it, where nothing is left in them."""
+    """Take away the folder and those below it, where nothing is left in them. A link is its owner's and stays."""
     for folder in sorted((path for path in target.rglob("*") if path.is_dir()), key=_depth, reverse=True):
         _remove_if_empty(folder)
     _remove_if_empty(target)
@@ -81,7 +81,7 @@ def _depth(path: Path) -> int:
 
 
 def _remove_if_empty(folder: Path) -> None:
-    if folder.is_dir() and not any(folder.iterdir()):
+    if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
         folder.rmdir()
 
 
