@@ -411,6 +411,23 @@ class TestEvents:
         with pytest.raises(Invalid):
             wire.decode_hook("claude-code", {}, raw)
 
+    @pytest.mark.parametrize("last", ["/src/other", "/src/unknown"])
+    async def test_an_end_reaches_every_workspace_that_the_session_walked_through(
+        self, last: str, service: Service
+    ) -> None:
+        """An agent that has changed into another repository ends there, and its notes are where it began."""
+        await remember(service, "x")
+        await call(service, "remember", content="y", workspace="/src/other")
+        for workspace in (WORKSPACE, "/src/other"):
+            await hook(service, "claude-code", "UserPromptSubmit", workspace=workspace)
+        await hook(service, "claude-code", "SubagentStop", workspace=last, agent_id="c1")
+        await hook(service, "claude-code", "SessionEnd", workspace=last)
+        ends = [(event["event"], event["workspace"]) for event in await stream(service)][2:]
+        assert sorted(ends) == [
+            ("session-end", "/src/other"), ("session-end", WORKSPACE),
+            ("subagent-end", "/src/other"), ("subagent-end", WORKSPACE),
+        ]  # fmt: skip
+
     async def test_a_missing_field_is_named_and_nothing_happens(self, service: Service) -> None:
         """The agent goes on without memory, and whoever looks finds out why."""
         await remember(service, "x")

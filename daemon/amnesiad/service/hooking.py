@@ -23,6 +23,7 @@ from amnesiad.repository import Place
 from amnesiad.service.announced import Announced
 from amnesiad.service.base import Jobs
 from amnesiad.service.governing import Governing
+from amnesiad.service.haunts import Haunts
 from amnesiad.service.listening import Listener
 from amnesiad.service.showing import MAX_QUERY_CHARS
 from amnesiad.service.twins import WINDOW_MS, Twins
@@ -49,6 +50,8 @@ IN_ORDER: Final = frozenset(
 )  # fmt: skip
 """Hooks that an agent waits for before its context goes on. A session that ends, is resumed and ends again within seconds
 has ended twice."""
+ENDS: Final = frozenset({"session-end", "subagent-end", "workflow-agent-end", "agent-disposed"})
+"""Events that concern every workspace in which the session was heard of."""
 _ID_CHARS: Final = 32
 """Of a keyed hash, for an event's id: a collision among the events of a week is out of reach."""
 
@@ -61,6 +64,7 @@ class Hooking(Governing):
         self.announced = Announced(clock.now_ms)
         self.whereabouts = Whereabouts(os.environ, store_is_local=settings.store_is_local)
         self._twins = Twins()
+        self._haunts = Haunts()
 
     async def hooks(self, request: wire.HooksRequest, *, hung_up: HungUp | None = None) -> dict[str, Any]:
         """The agent's own output for its own payload; ``{}`` where there is nothing to say, or nobody to hear it.
@@ -98,9 +102,11 @@ class Hooking(Governing):
         hung_up: HungUp | None,
     ) -> dict[str, Any]:
         workspace = await self.open(place.workspace, create=False)
+        if workspace is not None:
+            self._haunts.heard(seen.session, place.workspace)
+        await self._tell(place, seen, key, now, here=workspace is not None)
         if workspace is None:
             return {}
-        await self._tell(place, seen, key, now)
         self._show_life(workspace, caller.to_core(), seen, now)
         text = await _while_heard(self._bring(workspace, caller, place, seen), hung_up)
         watch = self._anchored(workspace, caller, place, now) if agents.watches(agent_name, seen) else ()
@@ -121,25 +127,28 @@ class Hooking(Governing):
         )  # fmt: skip
         return self.keyring.content_hash(msgspec.json.encode(said).decode())
 
-    async def _tell(self, place: Place, seen: Occurrence, key: str, now: int) -> None:
-        """Put the lifecycle events on the stream. Their ids are the same for twins, whichever daemon each came to."""
+    async def _tell(self, place: Place, seen: Occurrence, key: str, now: int, *, here: bool) -> None:
+        """Put the lifecycle events on the stream, those of this workspace if it is one, and ends wherever the session
+        was heard of. Their ids are the same for twins, whichever daemon each came to."""
         told = []
         for number, event in enumerate(seen.events):
             paths = agents.relative_paths(event.paths, seen.cwd, place.roots)
             if event.paths and not paths:
                 continue  # of files that are not this workspace's
-            same = self.keyring.content_hash(f"{key} {number} {now // WINDOW_MS}")
-            told.append(
-                wire.LifecycleEvent(
-                    event=event.event,
-                    workspace=place.workspace,
-                    id=same[:_ID_CHARS],
-                    session=seen.session,
-                    agent=event.agent,
-                    agent_kind=event.agent_kind,
-                    paths=paths,
+            elsewhere = self._haunts.others(seen.session, place.workspace) if event.event in ENDS else ()
+            for name in ((place.workspace,) if here else ()) + elsewhere:
+                same = self.keyring.content_hash(f"{key} {number} {now // WINDOW_MS} {name}")
+                told.append(
+                    wire.LifecycleEvent(
+                        event=event.event,
+                        workspace=name,
+                        id=same[:_ID_CHARS],
+                        session=seen.session,
+                        agent=event.agent,
+                        agent_kind=event.agent_kind,
+                        paths=paths,
+                    )
                 )
-            )
         if told:
             await self.events(wire.EventsRequest(events=tuple(told)))
 
