@@ -93,3 +93,51 @@ async def test_what_was_decided_before_it_was_forgotten_elsewhere_is_dropped(
     assert await service.redis.hlen(workspace.keys.heads) == 0
     assert (await log_types(second)).count("forgotten") == 1
     assert await problems(second) == ()
+
+
+async def test_a_successor_is_named_by_the_other(service: Service, second: Service) -> None:
+    """C12, V03: what one has superseded the other does not supersede again, and names the successor; a cycle that only both
+    together would close is refused; of a chain whose links they made in turn both find the newest."""
+    first = await remember(service, "the tide turns at six", kind="finding")
+    ids = [first]
+    for number, daemon in zip(range(7, 17), itertools.cycle((second, service))):
+        content = f"the tide turns at {number}"
+        ids.append((await call(daemon, "supersede", id=ids[-1], content=content)).by)
+    for daemon in (service, second):
+        again = await refused(call(daemon, "supersede", id=first, content="the tide does not turn"))
+        assert (again.code, ids[1] in again.message) == ("refused", True)
+        assert (await refused(call(daemon, "supersede", id=ids[-1], by=first))).code == "refused"
+        assert await recalled(daemon, "tide", limit=1) == ["the tide turns at 16"]
+        assert await state_of(daemon, first) == "superseded"
+    assert await problems(service) == ()
+
+
+async def test_what_one_was_told_is_wrong_the_other_warns_of(service: Service, second: Service) -> None:
+    """C29: a text that was revoked through one daemon is new again through the other, with the warning; the counts of the
+    two notes stay apart."""
+    old = await remember(service, "the bridge opens for sails", kind="finding")
+    assert await recalled(service, "bridge") == ["the bridge opens for sails"]
+    await call(service, "revoke", id=old, reason="it has been fixed shut")
+    told = await call(second, "remember", content="the bridge opens for sails", kind="finding")
+    assert (told.created, [(one.kind, one.id) for one in told.warnings]) == (True, [("revoked", old)])
+    await service.quiesce()
+    for daemon in (service, second):
+        assert await listed(daemon) == [told.id]
+        assert (await call(daemon, "inspect", id=told.id)).note.access_count == 0
+
+
+async def test_one_workspace_is_emptied_and_the_other_is_whole_at_both(service: Service, second: Service) -> None:
+    """C16, C25: everything of one workspace is forgotten through one daemon while the other writes into another one: there
+    nothing is missing, and no trace of the first is shown, by either."""
+    await asyncio.gather(*(remember(service, f"pelican number {n}", workspace="a", kind="finding") for n in range(40)))
+    emptied, *_ = await asyncio.gather(
+        call(service, "forget", workspace="a", all=True, confirm=True),
+        *(remember(second, f"heron number {n}", workspace="b", kind="finding") for n in range(40)),
+    )
+    assert emptied.forgotten == 40
+    for daemon in (service, second):
+        assert await listed(daemon, workspace="a") == []
+        assert len(await listed(daemon, workspace="b")) == 40
+        assert await recalled(daemon, "pelican", workspace="b") == []
+        assert "pelican" not in (await call(daemon, "inject", workspace="b", query="pelican")).text
+    assert await problems(second, "a") == await problems(service, "b") == ()
