@@ -332,6 +332,15 @@ def test_a_directory_that_is_none_is_refused(wrong: str) -> None:
     assert refusal.value.field == "cwd"
 
 
+@pytest.mark.parametrize(("agent", "said"), [pair for pair in EVERY_HOOK if pair[0] in ("vscode", "openhands")])
+def test_another_agents_session_by_way_of_claude_codes_files(agent: str, said: str) -> None:
+    """It runs the hooks that it finds there, and says the same in them as in its own."""
+    own, seen = read(agent, said), agents.read("claude-code", payload(agent, said))
+    assert (seen.hook, seen.session, seen.cwd, seen.agent, seen.prompt, seen.events) == (
+        own.hook, own.session, own.cwd, own.agent, own.prompt, own.events,
+    )  # fmt: skip
+
+
 def test_a_session_of_cursor_in_claude_codes_words() -> None:
     """Cursor reads Claude Code's files too and may name its conversation there; it is the same session."""
     body = json.loads(json.dumps(payload("claude-code", "UserPromptSubmit", session_id=..., conversation_id=SESSION)))

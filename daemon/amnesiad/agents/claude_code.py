@@ -1,4 +1,5 @@
-"""Claude Code. A session of Cursor may come through here too: Cursor reads Claude Code's files as well as its own."""
+"""Claude Code. Sessions of Cursor, VS Code and OpenHands may come through here too: they read Claude Code's files as well
+as their own, and keep some of their own words for the fields."""
 
 from __future__ import annotations
 
@@ -11,5 +12,9 @@ CLAUDE_CODE: Final = Dialect(
     listens=frozenset({"SessionStart", "SubagentStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"}),
     answer=specific,
     watches=frozenset({"SessionStart", "FileChanged"}),
-    session=("session_id", "conversation_id"),
+    event=("hook_event_name", "hookEventName", "event_type"),
+    session=("session_id", "conversation_id", "sessionId"),
+    cwd=("cwd", "working_dir"),
+    prompt=("prompt", "message"),
+    agent=("agent_id", "agentId"),
 )
