@@ -171,6 +171,14 @@ class TestDoctor:
         (check,) = self.look(home)["hooks of Claude Code"]
         assert (check.ok, "Stop" in check.found) == (False, True)
 
+    def test_hooks_that_are_switched_off(self, home: Path) -> None:
+        """All is in its place, and nothing of it runs."""
+        main(["install", "claude-code", "--yes"])
+        path = home / ".claude/settings.json"
+        path.write_text(json.dumps({"disableAllHooks": True, **json.loads(path.read_text())}))
+        (check,) = self.look(home)["hooks of Claude Code"]
+        assert (check.ok, "disableAllHooks" in check.found) == (False, True)
+
     def test_two_files(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Everything would be sent twice."""
         (home / "src").mkdir()

@@ -49,6 +49,9 @@ def _agent(agent: Agent, where: settings.Places, socket: str) -> Iterator[Check]
         if hooks:
             found.setdefault(hooks[0].path, (scope, hooks))
     for path, (scope, hooks) in found.items():
+        if settings.switched_off(agent, scope, where):
+            yield Check(name, False, f'{path} says "{agent.off}", so none of them runs', "take that out of it")
+            continue
         yield _file(agent, name, path, scope, hooks, socket)
     if len(found) > 1:
         remedy = f"keep one: amnesia install {agent.name} --undo --scope project"

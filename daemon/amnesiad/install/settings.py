@@ -149,6 +149,12 @@ def has_another_status_line(agent: Agent, scope: Scope, places: Places) -> bool:
     return line is not None and not _is_our_line(line)
 
 
+def switched_off(agent: Agent, scope: Scope, places: Places) -> bool:
+    """Whether the agent's file keeps it from running any hook. Raises ``Invalid`` for a file that cannot be read."""
+    path = places.of(agent, scope, agent.files[scope])
+    return bool(agent.off) and _parsed((read(path) or "").removeprefix(BOM), path).get(agent.off) is True
+
+
 def find(agent: Agent, scope: Scope, places: Places) -> list[Found]:
     """Our hooks in the agent's file. Raises ``Invalid`` for a file that cannot be read."""
     path = places.of(agent, scope, agent.files[scope])

@@ -54,6 +54,8 @@ class Agent(NamedTuple):
     handler: Mapping[str, str] = {"type": "command"}
     """What every hook says beside its command and time-out."""
     timeout: int = HOOK_SECONDS
+    off: str = ""
+    """A setting that, where it is true, keeps the agent from running any hook."""
     status_line: bool = False
     """Whether it has a status line that a command can fill."""
     note: str = ""
@@ -86,6 +88,7 @@ CLAUDE_CODE: Final = Agent(
     mcp={"user": Mcp(".claude.json", "mcpServers"), "project": Mcp(".mcp.json", "mcpServers")},
     home="CLAUDE_CONFIG_DIR",
     home_default=".claude",
+    off="disableAllHooks",
     status_line=True,
 )
 
