@@ -21,7 +21,7 @@ import pytest
 from tests.support import wait_until
 
 from amnesiad import __version__
-from amnesiad.cli import SECTIONS, main
+from amnesiad.cli import SECTIONS, _name, main
 from amnesiad.limits import SUN_PATH_BYTES
 from amnesiad.wire import VERBS
 
@@ -437,8 +437,18 @@ class TestShowing:
         shown = capsys.readouterr().out
         assert all(section in shown for section in SECTIONS)
         assert all(f"\n  {verb} " in shown for verb in VERBS)
+        assert "...\n" not in shown.partition("Remember:")[2], "a summary is cut off"
         assert main(["pin", "--help"]) == 0
         assert "--workspace" in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        "command", sorted(_name(each) for app in SECTIONS.values() for each in app.registered_commands)
+    )
+    def test_help_speaks_of_values_not_of_types(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+        """An option says what belongs there (KIND, PATH), never how Python would hold it."""
+        assert main([command, "--help"]) == 0
+        options = capsys.readouterr().out.partition("Options:")[2]
+        assert "<" not in options
 
 
 class TestExitCodes:

@@ -181,16 +181,25 @@ def _common(
     named_workspace: Annotated[
         str | None,
         typer.Option(
-            "--workspace", "-w", envvar="AMNESIA_WORKSPACE", help="Default: this repository, else this directory."
+            "--workspace",
+            "-w",
+            metavar="NAME",
+            envvar="AMNESIA_WORKSPACE",
+            help="Default: this repository, else this directory.",
         ),
     ] = None,
-    session: Annotated[str | None, typer.Option("--session", envvar="AMNESIA_SESSION", help="Session id.")] = None,
-    team: Annotated[str | None, typer.Option("--team", envvar="AMNESIA_TEAM", help="Team id.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", envvar="AMNESIA_AGENT", help="Agent id.")] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="ID", envvar="AMNESIA_SESSION", help="Session id.")
+    ] = None,
+    team: Annotated[str | None, typer.Option("--team", metavar="ID", envvar="AMNESIA_TEAM", help="Team id.")] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="ID", envvar="AMNESIA_AGENT", help="Agent id.")
+    ] = None,
     agent_kind: Annotated[
         str | None,
         typer.Option(
             "--agent-kind",
+            metavar="KIND",
             envvar="AMNESIA_AGENT_KIND",
             help="main, subagent, continuable, workflow, teammate or fresh.",
         ),

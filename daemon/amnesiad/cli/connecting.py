@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -32,7 +34,10 @@ _STDERR: Final = 2
 """Where the service manager's own words go, so that our output stays what was asked for."""
 
 Workspace = Annotated[
-    str | None, typer.Option("--workspace", "-w", help="Name it for every directory; by default each names its own.")
+    str | None,
+    typer.Option(
+        "--workspace", "-w", metavar="NAME", help="Name it for every directory; by default each names its own."
+    ),
 ]
 Socket = Annotated[str | None, typer.Option("--socket", metavar="PATH", help="The daemon's socket.")]
 
@@ -45,12 +50,16 @@ def install(
             metavar="TARGET", help="claude-code, codex, cursor, gemini, openhands, vscode; dsh; or service."
         ),
     ],
-    scope: Annotated[str, typer.Option("--scope", help="user: your settings. project: this directory's.")] = "user",
+    scope: Annotated[
+        str, typer.Option("--scope", metavar="SCOPE", help="user: your settings. project: this directory's.")
+    ] = "user",
     print_only: Annotated[bool, typer.Option("--print", help="Print what to add by hand; change nothing.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the change; change nothing.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take away what install added, and nothing else.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
-    form: Annotated[str, typer.Option("--command", help="curl (faster) or python: what the hooks run.")] = "curl",
+    form: Annotated[
+        str, typer.Option("--command", metavar="FORM", help="curl (faster) or python: what the hooks run.")
+    ] = "curl",
     statusline: Annotated[bool, typer.Option("--statusline", help="Also set the status line, if none is set.")] = False,
     plugin: Annotated[
         Path | None, typer.Option("--plugin", metavar="DIR", help="Make a Claude Code plugin folder there instead.")
@@ -62,7 +71,7 @@ def install(
     socket: Socket = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object.")] = False,
 ) -> None:
-    """Lead an agent's hooks and tools to the daemon, or set up a service. Shows the change first; can be undone."""
+    """Connect an agent's hooks and tools, or set up a service. Shows the change first; can be undone."""
     from amnesiad.install import folders, table
 
     _check_options(target, scope, form, statusline, plugin, to)
@@ -85,7 +94,9 @@ def install(
     path = Path(socket or daemon_socket(os.environ)).expanduser().absolute()
     wanted = Wanted(str(path), workspace, "python" if form == "python" else "curl", statusline)
     if plugin is not None:
-        _copy_folders(dialog, folders.plugin(wanted), plugin, undo)
+        if _copy_folders(dialog, folders.plugin(wanted), plugin, undo) and not undo:
+            dialog.tell(f"try it: claude --plugin-dir {plugin}")
+            _tell_of_extra(dialog)
         return
     chosen: Scope = "project" if scope == "project" else "user"
     if print_only:
@@ -102,7 +113,7 @@ def hook(
     workspace: Workspace = None,
     socket: Socket = None,
 ) -> None:
-    """Hand an agent's hook payload from standard input to the daemon. Fails open: exit 0, silent without a daemon."""
+    """Hand an agent's hook payload (standard input) to the daemon. Fails open: exit 0, silent without a daemon."""
 
 
 @app.command()
@@ -141,6 +152,8 @@ class Dialog:
             first()
         if made:
             apply(changes)
+            if not self._as_json:
+                self.tell(f"done: {_summary(changes)}")
         if self._as_json:
             print_json(
                 {"changes": [{"path": str(change.path), "to": _verb(change)} for change in changes], "made": made}
@@ -178,6 +191,12 @@ def _verb(change: Change) -> str:
     return "remove" if change.after is None else "change"
 
 
+def _summary(changes: Sequence[Change]) -> str:
+    """What was done, such as ``1 file created, 2 files changed``."""
+    counts = Counter(f"{_verb(change)}d" for change in changes)
+    return ", ".join(f"{count} file{'s' if count > 1 else ''} {done}" for done, count in sorted(counts.items()))
+
+
 def _check_options(target: str, scope: str, form: str, statusline: bool, plugin: Path | None, to: Path | None) -> None:
     """Raise ``Invalid`` for a word that is none of those known, and for an option that another target takes."""
     from amnesiad.install import commands, table
@@ -212,6 +231,7 @@ def _install_agent(dialog: Dialog, agent: Agent, scope: Scope, wanted: Wanted, *
         dialog.tell(f"add our MCP server yourself:\n\n{_mcp_by_hand(agent, wanted)}")
     if agent.note:
         dialog.tell(agent.note)
+    _tell_of_extra(dialog)
     if made and scope == "project":
         dialog.tell("The lines name paths of this machine; others who share the repository run the same command.")
 
@@ -252,15 +272,23 @@ def _mcp_by_hand(agent: Agent, wanted: Wanted) -> str:
     return "\n".join(lines)
 
 
-def _copy_folders(dialog: Dialog, files: dict[str, str], target: Path, undo: bool) -> None:
+def _copy_folders(dialog: Dialog, files: dict[str, str], target: Path, undo: bool) -> bool:
+    """Copy them to ``target``, or take them away again; whether anything was changed."""
     from amnesiad.install import folders
 
     target = target.expanduser().absolute()
-    if undo:
-        if dialog.make(folders.undo(files, target), f"nothing of ours is in {target}"):
-            folders.prune(target)
-        return
-    dialog.make(folders.install(files, target), f"{target} is up to date")
+    if not undo:
+        return dialog.make(folders.install(files, target), f"{target} is up to date")
+    made = dialog.make(folders.undo(files, target), f"nothing of ours is in {target}")
+    if made:
+        folders.prune(target)
+    return made
+
+
+def _tell_of_extra(dialog: Dialog) -> None:
+    """The tools are entered for every agent; without their library the daemon refuses each call, and says so too late."""
+    if find_spec("mcp") is None:
+        dialog.tell("the tools need the extra mcp where the daemon runs: pip install 'amnesiad[mcp]'")
 
 
 def _install_service(dialog: Dialog, undo: bool, print_only: bool, as_json: bool) -> None:

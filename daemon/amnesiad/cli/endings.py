@@ -23,13 +23,17 @@ IDS_SHOWN: Final = 5
 def forget(
     call: Call,
     ids: options.NoteIds = None,
-    query: Annotated[str | None, typer.Option("--query", "-q", help="Notes in which every word occurs.")] = None,
+    query: Annotated[
+        str | None, typer.Option("--query", "-q", metavar="WORDS", help="Notes in which every word occurs.")
+    ] = None,
     tag: options.Tags = None,
     kind: options.Kinds = None,
     scope: options.Scope = None,
     owner: options.Owner = None,
     everything: Annotated[bool, typer.Option("--all", help="Every note of the workspace, living or ended.")] = False,
-    reason: Annotated[str | None, typer.Option("--reason", help="Why; kept with the audit, not in the log.")] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="Why; kept with the audit, not in the log.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go.")] = False,
     yes: options.Yes = False,
 ) -> None:

@@ -27,10 +27,14 @@ def emit(
         ),
     ],
     path: options.Paths = None,
-    event_id: Annotated[str | None, typer.Option("--id", help="The event's own id: a repeat is dropped.")] = None,
-    parent: Annotated[str | None, typer.Option("--parent", help="The agent that started this one.")] = None,
+    event_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The event's own id: a repeat is dropped.")
+    ] = None,
+    parent: Annotated[
+        str | None, typer.Option("--parent", metavar="ID", help="The agent that started this one.")
+    ] = None,
     at: Annotated[str | None, typer.Option("--at", metavar="TIME", help="When it happened, by its producer.")] = None,
-    source: Annotated[str | None, typer.Option("--source", help="Who reports it.")] = None,
+    source: Annotated[str | None, typer.Option("--source", metavar="NAME", help="Who reports it.")] = None,
 ) -> None:
     """Report one lifecycle event of an agent. --session, --agent and --agent-kind say whose."""
     answer = call.ask(
@@ -70,8 +74,8 @@ def _show_accepted(answer: Answer) -> None:
 @verb(app)
 def owners(
     call: Call,
-    action: Annotated[str, typer.Argument(metavar="[list|close]", help="What to do.")] = "list",
-    owner: Annotated[str | None, typer.Argument(metavar="[OWNER]", help="The owner to close.")] = None,
+    action: Annotated[str, typer.Argument(metavar="list|close", help="What to do.")] = "list",
+    owner: Annotated[str | None, typer.Argument(metavar="OWNER", help="The owner to close.")] = None,
 ) -> None:
     """List the owners of notes, or close one. Closing does what the owner's end event would."""
     if action not in ("list", "close") or (action == "close") != (owner is not None):
@@ -98,8 +102,8 @@ def _seen(row: dict[str, Any]) -> str:
 @verb(app)
 def dead(
     call: Call,
-    action: Annotated[str, typer.Argument(metavar="[list|show|retry|drop]", help="What to do.")] = "list",
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of parked events.")] = None,
+    action: Annotated[str, typer.Argument(metavar="list|show|retry|drop", help="What to do.")] = "list",
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of parked events.")] = None,
     limit: options.Limit = None,
 ) -> None:
     """List, show, retry or drop events that could not be handled."""
@@ -134,10 +138,8 @@ def _show_dead(answer: Answer, action: str) -> None:
 @verb(app)
 def workspaces(
     call: Call,
-    action: Annotated[str, typer.Argument(metavar="[list|rename|drop]", help="What to do.")] = "list",
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="rename OLD NEW, or drop NAME.")
-    ] = None,
+    action: Annotated[str, typer.Argument(metavar="list|rename|drop", help="What to do.")] = "list",
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="rename OLD NEW, or drop NAME.")] = None,
     yes: options.Yes = False,
 ) -> None:
     """List, rename or drop workspaces. Dropping takes everything in one along."""

@@ -75,7 +75,7 @@ def supersede(
     call: Call,
     note_id: options.NoteId,
     content: Annotated[
-        str | None, typer.Argument(metavar="[CONTENT]", help="What holds now; - reads it from standard input.")
+        str | None, typer.Argument(metavar="CONTENT", help="What holds now; - reads it from standard input.")
     ] = None,
     by: Annotated[str | None, typer.Option("--by", metavar="ID", help="A note that exists and replaces it.")] = None,
     kind: options.Kind = None,
@@ -147,7 +147,9 @@ def edit(
 def promote(
     call: Call,
     note_id: options.NoteId,
-    to: Annotated[str, typer.Option("--to", help="workspace, agent, user-stated or human.")] = "workspace",
+    to: Annotated[
+        str, typer.Option("--to", metavar="TO", help="workspace, agent, user-stated or human.")
+    ] = "workspace",
     reason: options.OptionalReason = None,
 ) -> None:
     """Lift a note out of its session, or vouch for it."""

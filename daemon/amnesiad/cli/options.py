@@ -14,9 +14,7 @@ import typer
 from amnesiad.errors import Invalid
 
 NoteId = Annotated[str, typer.Argument(metavar="ID", help="A note id, or a prefix of 4 or more that is unique.")]
-NoteIds = Annotated[
-    list[str] | None, typer.Argument(metavar="[ID]...", help="Note ids, or unique prefixes of 4 or more.")
-]
+NoteIds = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Note ids, or unique prefixes of 4 or more.")]
 Reason = Annotated[str, typer.Argument(metavar="REASON", help="Why, in one sentence.")]
 OptionalReason = Annotated[
     str | None, typer.Option("--reason", metavar="TEXT", help="Why; needed to act on the user's behalf.")
@@ -27,12 +25,15 @@ Kind = Annotated[
     typer.Option(
         "--kind",
         "-k",
+        metavar="KIND",
         help="directive, operational, task, gotcha, finding, reference, decision (records); "
         "preference, fact, episode, task-context (perishables).",
     ),
 ]
-Kinds = Annotated[list[str] | None, typer.Option("--kind", "-k", help="Only this kind; may be repeated.")]
-Tags = Annotated[list[str] | None, typer.Option("--tag", "-t", help="A tag; may be repeated.")]
+Kinds = Annotated[
+    list[str] | None, typer.Option("--kind", "-k", metavar="KIND", help="Only this kind; may be repeated.")
+]
+Tags = Annotated[list[str] | None, typer.Option("--tag", "-t", metavar="TAG", help="A tag; may be repeated.")]
 Anchors = Annotated[
     list[str] | None,
     typer.Option("--anchor", metavar="PATH", help="A file, relative to the workspace, the note is about; repeatable."),
@@ -51,16 +52,24 @@ Ttl = Annotated[
 ExpiresAt = Annotated[
     str | None, typer.Option("--expires-at", metavar="TIME", help="ISO 8601; a bare date is its first instant in UTC.")
 ]
-Curve = Annotated[str | None, typer.Option("--curve", help="flat, linear or ebbinghaus.")]
-Key = Annotated[str | None, typer.Option("--key", help="A slot: writing it again replaces the note that holds it.")]
-Scope = Annotated[str | None, typer.Option("--scope", help="workspace, session or team.")]
-Owner = Annotated[str | None, typer.Option("--owner", help="A session, session/agent or team id.")]
-Provenance = Annotated[str | None, typer.Option("--provenance", help="human, user-stated, agent or auto.")]
+Curve = Annotated[str | None, typer.Option("--curve", metavar="CURVE", help="flat, linear or ebbinghaus.")]
+Key = Annotated[
+    str | None, typer.Option("--key", metavar="KEY", help="A slot: writing it again replaces the note that holds it.")
+]
+Scope = Annotated[str | None, typer.Option("--scope", metavar="SCOPE", help="workspace, session or team.")]
+Owner = Annotated[str | None, typer.Option("--owner", metavar="OWNER", help="A session, session/agent or team id.")]
+Provenance = Annotated[
+    str | None, typer.Option("--provenance", metavar="WHO", help="human, user-stated, agent or auto.")
+]
 SourceRef = Annotated[str | None, typer.Option("--source-ref", metavar="REF", help="Where it came from; a pointer.")]
-States = Annotated[list[str] | None, typer.Option("--state", "-s", help="Only this state; may be repeated.")]
-Paths = Annotated[list[str] | None, typer.Option("--path", "-p", help="A file the step is about; may be repeated.")]
-Limit = Annotated[int | None, typer.Option("--limit", "-n", help="At most this many.")]
-Cursor = Annotated[str | None, typer.Option("--cursor", help="Go on where the last answer stopped.")]
+States = Annotated[
+    list[str] | None, typer.Option("--state", "-s", metavar="STATE", help="Only this state; may be repeated.")
+]
+Paths = Annotated[
+    list[str] | None, typer.Option("--path", "-p", metavar="PATH", help="A file the step is about; may be repeated.")
+]
+Limit = Annotated[int | None, typer.Option("--limit", "-n", metavar="COUNT", help="At most this many.")]
+Cursor = Annotated[str | None, typer.Option("--cursor", metavar="CURSOR", help="Go on where the last answer stopped.")]
 Budget = Annotated[int | None, typer.Option("--budget", "-b", metavar="TOKENS", help="At most this many tokens.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 

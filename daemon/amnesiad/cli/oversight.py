@@ -113,10 +113,10 @@ def _show_audit(answer: Answer) -> None:
 @verb(app)
 def ledger(
     call: Call,
-    entry: Annotated[str | None, typer.Argument(metavar="[ENTRY]", help="One entry, its text rebuilt.")] = None,
+    entry: Annotated[str | None, typer.Argument(metavar="ENTRY", help="One entry, its text rebuilt.")] = None,
     limit: options.Limit = None,
 ) -> None:
-    """Show what was brought into contexts, and rebuild any of it: ids, order, tokens, text."""
+    """Show what entered which context, or rebuild one entry's text."""
     answer = call.ask("ledger", limit=limit, entry=entry, session=call.session)
     call.show(answer, lambda: _show_ledger(answer))
 
@@ -137,7 +137,7 @@ def _show_ledger(answer: Answer) -> None:
 
 @verb(app)
 def exposure(call: Call, note_id: options.NoteId, limit: options.Limit = None) -> None:
-    """Show which sessions were shown a note, and what they wrote afterwards."""
+    """Show who was shown a note, and what they wrote since."""
     answer = call.ask("exposure", id=note_id, limit=limit)
     call.show(answer, lambda: _show_exposure(answer))
 
@@ -168,10 +168,10 @@ def _show_exposure(answer: Answer) -> None:
 @verb(app)
 def policy(
     call: Call,
-    action: Annotated[str, typer.Argument(metavar="[show|set|reset]", help="What to do.")] = "show",
+    action: Annotated[str, typer.Argument(metavar="show|set|reset", help="What to do.")] = "show",
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME[=VALUE]]...", help="Settings to set (name=value), reset or show (name)."),
+        typer.Argument(metavar="NAME[=VALUE]", help="Settings to set (name=value), reset or show (name)."),
     ] = None,
 ) -> None:
     """Show, set and reset the workspace's settings."""

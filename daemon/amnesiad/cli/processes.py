@@ -29,7 +29,7 @@ RedisUrl = Annotated[
     str | None, typer.Option("--redis-url", metavar="URL", help="A store of yours; by default one of our own is run.")
 ]
 Http = Annotated[str | None, typer.Option("--http", metavar="HOST:PORT", help="Also serve loopback TCP.")]
-LogLevel = Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.")]
+LogLevel = Annotated[str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")]
 
 
 def _settings(config: Path | None, **overrides: str | None) -> Settings:

@@ -18,14 +18,14 @@ app = typer.Typer()
 MAX_MEANT = 5
 """Owners that are offered for one that does not exist; a session may have hundreds of children."""
 
-Query = Annotated[str | None, typer.Option("--query", "-q", help="What the step is about.")]
-Event = Annotated[str | None, typer.Option("--event", help="The lifecycle event the step belongs to.")]
+Query = Annotated[str | None, typer.Option("--query", "-q", metavar="WORDS", help="What the step is about.")]
+Event = Annotated[str | None, typer.Option("--event", metavar="EVENT", help="The lifecycle event the step belongs to.")]
 
 
 @verb(app)
 def recall(
     call: Call,
-    query: Annotated[list[str] | None, typer.Argument(metavar="[QUERY]...", help="Words to look for.")] = None,
+    query: Annotated[list[str] | None, typer.Argument(metavar="QUERY", help="Words to look for.")] = None,
     kind: options.Kinds = None,
     tag: options.Tags = None,
     path: options.Paths = None,
@@ -142,9 +142,13 @@ def fire(
     call: Call,
     event: Annotated[str, typer.Argument(metavar="EVENT", help="What is happening, such as pre-step.")],
     path: options.Paths = None,
-    command: Annotated[str | None, typer.Option("--command", help="The command about to run.")] = None,
-    prompt: Annotated[str | None, typer.Option("--prompt", help="What the user asked for.")] = None,
-    turn: Annotated[str | None, typer.Option("--turn", help="The turn's id: each note comes once in a turn.")] = None,
+    command: Annotated[
+        str | None, typer.Option("--command", metavar="COMMAND", help="The command about to run.")
+    ] = None,
+    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="What the user asked for.")] = None,
+    turn: Annotated[
+        str | None, typer.Option("--turn", metavar="ID", help="The turn's id: each note comes once in a turn.")
+    ] = None,
 ) -> None:
     """Print the notes whose triggers this step sets off. Each comes once."""
     answer = call.ask("fire", event=event, paths=path, command=command, prompt=prompt, turn=turn)
@@ -158,7 +162,9 @@ def why_not(
     query: Query = None,
     path: options.Paths = None,
     event: Event = None,
-    command: Annotated[str | None, typer.Option("--command", help="The command about to run.")] = None,
+    command: Annotated[
+        str | None, typer.Option("--command", metavar="COMMAND", help="The command about to run.")
+    ] = None,
     kind: options.Kinds = None,
     tag: options.Tags = None,
     state: options.States = None,

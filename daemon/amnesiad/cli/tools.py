@@ -40,8 +40,12 @@ SHELVES: Final[Mapping[str, Shelf]] = {
 @app.command()
 def skill(
     action: Annotated[str, typer.Argument(metavar="install|show", help="What to do.")],
-    agent: Annotated[str, typer.Option("--agent", help="claude-code, codex, cursor or dsh.")] = "claude-code",
-    scope: Annotated[str, typer.Option("--scope", help="user: yours everywhere. project: this directory's.")] = "user",
+    agent: Annotated[
+        str, typer.Option("--agent", metavar="AGENT", help="claude-code, codex, cursor or dsh.")
+    ] = "claude-code",
+    scope: Annotated[
+        str, typer.Option("--scope", metavar="SCOPE", help="user: yours everywhere. project: this directory's.")
+    ] = "user",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the change; change nothing.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take away what install wrote, and nothing else.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,

@@ -169,7 +169,7 @@ def progress(what: str, total: int | None, *, wanted: bool = True) -> Iterator[C
 @verb(app, "import")
 def import_notes(
     call: Call,
-    source: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="Default: standard input.")] = None,
+    source: Annotated[Path | None, typer.Argument(metavar="FILE", help="Default: standard input.")] = None,
     markdown: Annotated[
         Path | None,
         typer.Option(
@@ -177,7 +177,7 @@ def import_notes(
         ),
     ] = None,
     kind: Annotated[
-        str, typer.Option("--kind", help="With --from-markdown: the kind of what is no task.")
+        str, typer.Option("--kind", metavar="KIND", help="With --from-markdown: the kind of what is no task.")
     ] = MARKDOWN_KIND,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --from-markdown: import without asking.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be imported.")] = False,
