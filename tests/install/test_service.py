@@ -143,6 +143,22 @@ class TestCommand:
         assert not unit.exists()
         assert not link.is_symlink()
 
+    @pytest.mark.usefixtures("control")
+    def test_beside_a_daemon_that_runs(
+        self, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Two do not run at one socket: whoever started one by hand is told to end it, and it keeps its socket till then."""
+        monkeypatch.setenv("AMNESIA_SOCKET", str(home / "s"))
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(str(home / "s"))
+            other.listen()
+            assert main(["install", "service", "--yes"]) == 0
+        assert "a daemon runs already" in capsys.readouterr().err
+        assert "RuntimeDirectoryPreserve=yes" in (home / ".config/systemd/user/amnesia.service").read_text()
+        assert main(["install", "service", "--undo", "--yes"]) == 0
+        assert main(["install", "service", "--yes"]) == 0
+        assert "a daemon runs already" not in capsys.readouterr().err
+
     def test_print_and_dry_run_touch_nothing(self, home: Path, control: Path) -> None:
         """Neither the file nor the manager."""
         assert main(["install", "service", "--print"]) == 0

@@ -309,10 +309,26 @@ def _install_service(dialog: Dialog, undo: bool, print_only: bool, as_json: bool
                 wanted.link.unlink(missing_ok=True)
             _control(wanted.forget, dialog)
         return
-    if dialog.make(service.install(wanted), f"{wanted.path} is up to date"):
+    changes = service.install(wanted)
+    if dialog.make(changes, f"{wanted.path} is up to date"):
+        if changes[0].before is None and _daemon_answers():
+            dialog.tell("a daemon runs already: end it where it was started, and within seconds the service takes over")
         _control(wanted.start, dialog)
     if missed := service.unseen(os.environ):
         dialog.tell(f"the service does not see {', '.join(missed)}: put these settings into the configuration file")
+
+
+def _daemon_answers() -> bool:
+    from socket import AF_UNIX, socket
+
+    from amnesiad.client.identity import daemon_socket
+
+    with socket(AF_UNIX) as probe:
+        try:
+            probe.connect(str(daemon_socket(os.environ)))
+        except OSError:
+            return False
+    return True
 
 
 def _stop(commands: Sequence[Sequence[str]], dialog: Dialog) -> None:

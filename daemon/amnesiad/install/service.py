@@ -110,6 +110,8 @@ TimeoutStartSec={START_S}
 TimeoutStopSec={STOP_S}
 RuntimeDirectory=amnesia
 RuntimeDirectoryMode=0700
+# A daemon that was started by hand may have its socket there, and this one may end because of it.
+RuntimeDirectoryPreserve=yes
 UMask=0077
 
 # What a user's own service manager can enforce. File systems stay as they are: anchors are files anywhere in the home.
