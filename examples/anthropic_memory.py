@@ -40,7 +40,7 @@ def model() -> httpx2.Client:
             "id": "msg_1",
             "type": "message",
             "role": "assistant",
-            "model": "claude-sonnet-4-5",
+            "model": "claude-sonnet-5-5",
             "content": content,
             "stop_reason": "tool_use" if content[0]["type"] == "tool_use" else "end_turn",
             "stop_sequence": None,
@@ -56,7 +56,7 @@ def main() -> None:
     memory = MemoryTool(workspace=os.environ.get("AMNESIA_WORKSPACE", "example"), kind="fact", ttl="7d")
     client = Anthropic(api_key="none", http_client=model())
     runner = client.beta.messages.tool_runner(
-        model="claude-sonnet-4-5",
+        model="claude-sonnet-5-5",
         max_tokens=1024,
         messages=[{"role": "user", "content": "When do deploys go out? Remember it."}],
         tools=[memory],

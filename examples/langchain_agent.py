@@ -27,7 +27,8 @@ class Parrot(BaseChatModel):
         return self
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:  # noqa: ARG002
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(str(messages[0].text)))])
+        told = "\n\n".join(str(block.get("text")) for block in messages[0].content_blocks)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(told))])
 
 
 def main() -> None:

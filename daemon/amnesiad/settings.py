@@ -373,10 +373,12 @@ def _read_environ(environ: Mapping[str, str]) -> dict[str, object]:
             continue
         name = variable.removeprefix(ENV_PREFIX).lower()
         if name not in RULES:
-            known = {ENV_PREFIX + setting.upper() for setting in RULES} | CLIENT_VARIABLES
+            known = {setting.upper() for setting in RULES} | {
+                each.removeprefix(ENV_PREFIX) for each in CLIENT_VARIABLES
+            }
             raise ConfigError(
                 f"the environment variable {variable} is not a setting",
-                hint=suggestion(variable, sorted(known)),
+                hint=suggestion(name.upper(), sorted(known), ENV_PREFIX) or "unset it",
                 field=variable,
             )
         if value.strip():

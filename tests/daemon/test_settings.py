@@ -202,6 +202,9 @@ def test_a_misspelt_setting_is_answered_with_the_likely_one(environ: dict[str, s
     with pytest.raises(ConfigError) as refusal:
         load_settings(environ=environ | {"AMNESIA_DEFUALT_TTL": "1d"})
     assert refusal.value.hint == "did you mean AMNESIA_DEFAULT_TTL?"
+    with pytest.raises(ConfigError) as refusal:
+        load_settings(environ=environ | {"AMNESIA_FOO": "1"})
+    assert refusal.value.hint == "unset it"  # that every variable begins alike makes none of them a likely one
 
 
 def test_variables_of_clients_and_of_clusters_are_no_settings(environ: dict[str, str]) -> None:

@@ -224,7 +224,9 @@ def rules_of(annotated: type) -> dict[str, Rule]:
     }
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """The known name closest to a misspelt one, as a question to add to an error; empty if none is close."""
+def suggestion(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """The known name closest to a misspelt one, as a question to add to an error; empty if none is close. ``prefix`` is
+    written before it: where all names share one, they are compared without it, or everything would resemble everything.
+    """
     close = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean {close[0]}?" if close else ""
+    return f"did you mean {prefix}{close[0]}?" if close else ""
