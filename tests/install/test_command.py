@@ -102,6 +102,23 @@ class TestInstall:
         assert main(["install", *arguments]) == 2
         assert capsys.readouterr().err.startswith("error: ")
 
+    @pytest.mark.parametrize("command", [["install", "codex"], ["install", "dsh"], ["skill", "install"]])
+    def test_nowhere_to_put_it(
+        self, command: list[str], home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A user without a home, or a directory that was removed under the shell's feet."""
+        gone = home / "gone"
+        gone.mkdir()
+        monkeypatch.chdir(gone)
+        gone.rmdir()
+        assert main([*command, "--yes"]) == 2
+        assert "directory is gone" in capsys.readouterr().err
+        monkeypatch.chdir(home)
+        monkeypatch.delenv("HOME")
+        monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
+        assert main([*command, "--yes"]) == 2
+        assert "no home" in capsys.readouterr().err
+
     def test_dsh_is_a_folder(self, home: Path) -> None:
         """Complete, without links, and gone after undo but for what somebody added."""
         assert main(["install", "dsh", "--to", "there", "--yes"]) == 0

@@ -75,6 +75,7 @@ def install(
     from amnesiad.install import folders, table
 
     _check_options(target, scope, form, statusline, plugin, to)
+    check_places()
     dialog = Dialog(dry_run=dry_run, yes=yes, as_json=as_json)
     if target == "service":
         _install_service(dialog, undo, print_only, as_json)
@@ -87,10 +88,8 @@ def install(
     from amnesiad.install.settings import Wanted
     from amnesiad.wire.fields import MAX_WORKSPACE_BYTES
 
-    if workspace is not None:
-        check_name(
-            workspace, "workspace", MAX_WORKSPACE_BYTES
-        )  # the daemon would refuse every hook, and none would say so
+    if workspace is not None:  # the daemon would refuse every hook, and none would say so
+        check_name(workspace, "workspace", MAX_WORKSPACE_BYTES)
     path = Path(socket or daemon_socket(os.environ)).expanduser().absolute()
     wanted = Wanted(str(path), workspace, "python" if form == "python" else "curl", statusline)
     if plugin is not None:
@@ -183,6 +182,18 @@ class Dialog:
                 hint="add --yes, or look with --dry-run",
             )
         return typer.confirm("make this change?")
+
+
+def check_places() -> None:
+    """Raise ``Invalid`` where there is no home, or no directory to stand in, to put anything below."""
+    try:
+        Path.home()
+    except RuntimeError:
+        raise Invalid("this user has no home directory", field="scope", hint="set HOME") from None
+    try:
+        Path.cwd()
+    except OSError:
+        raise Invalid("the current directory is gone", field="scope", hint="change into one that is there") from None
 
 
 def _verb(change: Change) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from amnesiad.cli.connecting import Dialog
+from amnesiad.cli.connecting import Dialog, check_places
 from amnesiad.cli.screen import say
 from amnesiad.errors import Invalid
 
@@ -64,6 +64,7 @@ def skill(
         return
     from amnesiad.install import folders
 
+    check_places()
     dialog = Dialog(dry_run=dry_run, yes=yes, as_json=as_json)
     target, wanted = place_of(SHELVES[agent], scope, os.environ), {"SKILL.md": skill_text()}
     if not undo:
