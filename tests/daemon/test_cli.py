@@ -725,6 +725,13 @@ class TestDoctor:
         (healthy / "install.key").write_bytes(b"short")
         assert "5 bytes" in self.checks(capsys, 1)["install key"][1]
 
+    def test_a_key_that_is_gone(self, capsys: pytest.CaptureFixture[str], healthy: Path) -> None:
+        """A store whose install key was not restored with it is told from one that has yet to begin."""
+        (healthy / "install.key").unlink()
+        assert "the first start makes it" in self.checks(capsys, 0)["install key"][1]
+        (healthy / "store").mkdir()
+        assert "from a backup" in self.checks(capsys, 1)["install key"][2]
+
     def test_a_file_where_the_socket_should_be(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:

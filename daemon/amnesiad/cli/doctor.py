@@ -110,9 +110,13 @@ def _state_dir(path: Path) -> Finding:
 
 def _install_key(state_dir: Path) -> Finding:
     from amnesiad.store.keyring import KEY_BYTES, KEY_FILE
+    from amnesiad.store.location import data_dir
 
     name, path = "install key", state_dir / KEY_FILE
     try:
+        if not path.exists() and data_dir(state_dir).exists():
+            remedy = "put back the file from a backup: no other key opens this store"
+            return Finding(name, False, f"{path} is gone, and the store beside it was written with it", remedy)
         if not path.exists():
             return Finding(name, True, "not there yet; the first start makes it")
         size = path.stat().st_size

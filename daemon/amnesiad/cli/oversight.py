@@ -15,8 +15,8 @@ from amnesiad.errors import Invalid
 app = typer.Typer()
 
 STATE_ORDER = ("active", "stale", "expired", "revoked", "superseded", "forgotten")
-PROOFS = ("check", "verify")
-"""The passes that look for something wrong; the others just do their work."""
+PROOFS = ("verify",)
+"""The passes that prove something; the others just do their work."""
 
 
 @verb(app)
