@@ -82,6 +82,38 @@ def test_identifiers_are_found_whole_and_in_parts(content: str, query: str) -> N
     assert found(index_of("something else entirely", content), query) == ["n1"]
 
 
+@pytest.mark.parametrize(
+    ("content", "query"),
+    [
+        ("meet at the café", "cafe"),
+        ("meet at the cafe", "café"),
+        ("meet at the cafe\u0301", "café"),
+        ("Größe der Datei", "grosse"),
+        ("le dépôt-fantôme", "depot"),
+        ("все ещё стоит", "еще"),
+        ("η Αθήνα", "αθηνα"),
+    ],
+)
+def test_a_word_is_found_however_it_is_accented(content: str, query: str) -> None:
+    """Who types without accents finds what is written with them, and the other way round; to erase by a query it has to
+    be the word that is there."""
+    assert found(index_of("something else", content), query) == ["n1"]
+    assert index_of("something else", content).contains_all_words(query) == ({"n1"} if "\u0301" in content else set())
+
+
+def test_the_very_word_comes_before_one_with_other_accents() -> None:
+    """Whoever writes an accent, or leaves it out, may mean just that."""
+    index = index_of("the café there", "the cafe there")
+    assert found(index, "cafe") == ["n1", "n0"]
+    assert found(index, "café") == ["n0", "n1"]
+
+
+def test_a_script_whose_marks_are_letters_keeps_them() -> None:
+    """The marks of Japanese, Hindi and Hangul are no accents."""
+    assert found(index_of("カキ", "か", "की", "한"), "ガ") == []
+    assert found(index_of("が", "किताब"), "क") == []
+
+
 def test_the_whole_ranks_above_its_parts() -> None:
     """Who asks for an identifier gets the note that has it before the one that has its words."""
     assert found(index_of("get the user's name", "call get_user_name"), "get_user_name") == ["n1", "n0"]

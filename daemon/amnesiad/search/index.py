@@ -23,13 +23,16 @@ from amnesiad.search.foremost import foremost, nth_best
 from amnesiad.search.groups import Groups
 from amnesiad.search.postings import SHARDS, TF_BITS, TF_MAX, Flags, Postings, Row
 from amnesiad.search.standing import NO_STANDING, Standing, Standings
-from amnesiad.search.terms import query_terms, required_terms, terms
+from amnesiad.search.terms import accent_terms, query_terms, required_terms, terms
 
 K1: Final = 1.2
 B: Final = 0.75
 
 MAX_QUERY_TERMS: Final = 64
 """A longer query is looked up by its rarest terms: a pasted document must not walk through every posting there is."""
+
+ACCENT_SHARE: Final = 0.5
+"""What a word with other accents than the query's counts, of what the very word counts: it is found, and comes behind."""
 
 QUEUE: Final = 64
 QUEUE_CHARS: Final = 16 * 1024
@@ -76,6 +79,8 @@ class Index:
         self._group: Slots = np.zeros(0, np.intp)
         self._groups = Groups()
         self._total_length = 0
+        # Whether a note may hold a word with accents; most workspaces never do.
+        self._accented = False
         self._norms_known: Scores | None = None
         # Slots that may be given away; that died; and that died before the sweep under way began.
         self._free: list[int] = []
@@ -134,8 +139,10 @@ class Index:
         groups: list[int] = []
         order: list[int] = []
         for id_, (words, group, _) in self._queue.items():
-            found = terms(_text(words))
+            text = _text(words)
+            found = terms(text)
             every += found
+            self._accented = self._accented or not text.isascii()
             slot = self._free.pop() if self._free else self._new_slot()
             slots.append(slot)
             lengths.append(len(found))
@@ -202,11 +209,13 @@ class Index:
     ) -> Iterator[Layer]:
         """What ``score`` yields, by slot and in no order: the best at once, all others if they are asked for."""
         self._read_queue()
-        rows = [row for term in query_terms(query) if len(row := self._row(term))]
+        asked = [(row, 1.0) for term in query_terms(query) if len(row := self._row(term))]
+        if self._accented or not query.isascii():
+            asked += [(row, ACCENT_SHARE) for term in accent_terms(query) if len(row := self._row(term))]
         # Rarest first: what is left out costs least, and sums are made in one order whatever is left out.
-        rows.sort(key=len)
-        rows = rows[:max_terms]
-        weights = [self._weight(len(row)) for row in rows]
+        asked.sort(key=lambda one: len(one[0]))
+        rows = [row for row, _ in asked[:max_terms]]
+        weights = [share * self._weight(len(row)) for row, share in asked[:max_terms]]
         if among is not None and (wanted := self._groups.wanted(among)) is not None:
             rows = [row[wanted[self._group[row >> TF_BITS]]] for row in rows]
         return self._walk(rows, weights)

@@ -3,7 +3,8 @@ r"""Text to terms, the same way for notes and for queries, so that whatever is w
 A term is a case-folded (NFKC) word. Identifiers, paths and versions (``get_user``, ``getUser``, ``src/app.py``,
 ``--allow-dangerous``, ``v1.2.3``) give the whole and its parts; a path also its components. Chinese, Japanese, Korean
 and Thai are written without spaces: a run of them gives every pair of neighbours, and each character, so that a query
-of one character finds it too. Emoji are terms. All patterns run in linear time: the text may be hostile.
+of one character finds it too. Emoji are terms. A word with accents is also filed without them, under a sign that keeps
+it apart: ``cafe`` finds ``café``, and is no word of it. All patterns run in linear time: the text may be hostile.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ _EMOJI: Final = "\u2600-\u27bf\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff"
 _LETTER: Final = rf"(?:[^\W_{_RUN}]|[\u0300-\u036f\u0900-\u0963\u0970-\u0dff])"
 _JOINER: Final = r"[_./:@#+~\\-]"
 _PATH_SEPARATOR: Final = re.compile(r"[/\\]+")
+
+PLAIN: Final = "\u00b4"
+"""Before a word that is written with accents, without them. In NFKC no text holds this sign."""
+_ACCENTS: Final = re.compile("[\u0300-\u036f]")
+# Latin, Greek and Cyrillic: other scripts need not be taken apart, which takes longer than to look.
+_ACCENTED: Final = re.compile("[\u00c0-\u024f\u0300-\u04ff\u1e00-\u1fff]")
 
 # The look-behind keeps a long word from being tried again from each of its characters.
 _ASCII_JOINED: Final = re.compile(rf"(?<![a-z0-9])[a-z0-9]++(?:{_JOINER}++[a-z0-9]++)+")
@@ -58,6 +65,9 @@ def terms(text: str) -> list[str]:
         joined = _ASCII_JOINED.findall(" ".join([word for word in folded.split() if not word.isalnum()]))
     else:
         found = _PARTS.findall(folded)
+        if (plain := _without_accents(folded)) != folded:
+            written_so = set(found)
+            found += [PLAIN + word for word in _PARTS.findall(plain) if word not in written_so]
         joined = _JOINED.findall(folded)
         for run in _RUNS.findall(folded):
             found += run
@@ -87,6 +97,14 @@ def query_terms(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def accent_terms(text: str) -> list[str]:
+    """What to look up beside ``query_terms`` to find its words however they are accented, in the query and in notes."""
+    _, folded = _normal(text)
+    plain = _PARTS.findall(_without_accents(folded))
+    written_so = set(plain if folded.isascii() else _PARTS.findall(folded))
+    return list(dict.fromkeys([PLAIN + word for word in plain] + [word for word in plain if word not in written_so]))
+
+
 def required_terms(text: str) -> list[str]:
     """The terms a note must all hold to contain *every word* of the query: wholes, not their parts.
 
@@ -98,6 +116,12 @@ def required_terms(text: str) -> list[str]:
         found += _components(whole) if _PATH_SEPARATOR.search(whole) else [whole]
     found += _unspaced(folded)
     return list(dict.fromkeys(found))
+
+
+def _without_accents(folded: str) -> str:
+    if folded.isascii() or not _ACCENTED.search(folded):
+        return folded
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
 
 
 def _unspaced(folded: str) -> Iterator[str]:
