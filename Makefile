@@ -6,7 +6,7 @@ NODE := $(if $(shell command -v npm),tests/node/node_modules/.ready)
 
 .PHONY: up test lint bench clean
 
-up: .venv/.ready
+up: .venv/.running
 	@$(BIN)/amnesia up
 
 test: .venv/.ready $(NODE)
@@ -23,11 +23,18 @@ bench: .venv/.ready
 clean:
 	rm -rf .venv tests/node/node_modules .mypy_cache .pytest_cache .ruff_cache
 
+# What runs needs a sixth of what develops: nobody waits for frameworks and test tools to see the first note.
+.venv/.running: pyproject.toml
+	@echo 'setting up .venv, once; this takes half a minute'
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mcp]'
+	@touch $@
+
 .venv/.ready: pyproject.toml
-	@echo 'setting up .venv, once; this takes a minute'
+	@echo 'setting up .venv for development, once; this takes two minutes'
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
+	@touch $@ .venv/.running
 
 tests/node/node_modules/.ready: tests/node/package.json
 	@echo 'setting up tests/node, once; this takes half a minute'
