@@ -33,12 +33,15 @@ class TestInstall:
         assert not list(home.iterdir())
 
     @pytest.mark.parametrize(("typed", "made"), [("y\n", True), ("n\n", False), ("\n", False)])
-    def test_on_a_terminal_it_asks(self, typed: str, made: bool, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A plain return is a no."""
+    def test_on_a_terminal_it_asks(
+        self, typed: str, made: bool, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """A plain return is a no, and after one nothing is left to tell."""
         monkeypatch.setattr(connecting, "on_terminal", lambda: True)
         monkeypatch.setattr("typer.confirm", lambda _: typed == "y\n")
-        assert main(["install", "cursor"]) == 0
-        assert (home / ".cursor/hooks.json").exists() is made
+        assert main(["install", "codex"]) == 0
+        assert (home / ".codex/hooks.json").exists() is made
+        assert ("open /hooks" in capsys.readouterr().err) is made
 
     def test_install_and_undo(self, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """There and back, and each only once."""

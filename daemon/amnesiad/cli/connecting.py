@@ -135,6 +135,8 @@ class Dialog:
         self._dry_run = dry_run
         self._yes = yes
         self._as_json = as_json
+        self.declined = False
+        """Whether somebody was asked and said no: what would be left to do is of no interest then."""
 
     def make(self, changes: Sequence[Change], nothing: str, *, first: Callable[[], None] | None = None) -> bool:
         """Show the changes and make them; whether they were made. ``nothing`` is said where there are none, and
@@ -147,6 +149,7 @@ class Dialog:
         if not self._as_json:
             self._show(changes, nothing)
         made = bool(changes) and not self._dry_run and self._agreed()
+        self.declined = bool(changes) and not self._dry_run and not made
         if made and first is not None:
             first()
         if made:
@@ -236,6 +239,8 @@ def _install_agent(dialog: Dialog, agent: Agent, scope: Scope, wanted: Wanted, *
         dialog.make(settings.undo(agent, scope, places), f"nothing of ours is in {agent.title}'s settings")
         return
     made = dialog.make(settings.install(agent, scope, places, wanted), f"{agent.title} is connected already")
+    if dialog.declined:
+        return
     if wanted.statusline and settings.has_another_status_line(agent, scope, places):
         dialog.tell("another status line is set, and it stays; take it out to have ours")
     if scope not in agent.mcp:
