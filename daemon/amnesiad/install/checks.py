@@ -31,7 +31,11 @@ def examine(where: settings.Places, socket: str, platform: str = sys.platform) -
             connected = True
             yield check
     if not connected:
-        yield Check("hooks", True, 'no agent is connected; "amnesia install claude-code" connects one')
+        yield Check(
+            "hooks",
+            True,
+            'none in any agent\'s settings; "amnesia install claude-code" puts them there, unless its plugin is used',
+        )
     yield _service(where.environ, platform, connected)
 
 
