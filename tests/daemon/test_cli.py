@@ -413,10 +413,12 @@ class TestShowing:
             assert told in capsys.readouterr().out
 
     def test_a_failed_proof_is_bad_news(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
-        """verify exits with 1 when the notes are not what the log says."""
+        """verify exits with 1 when the notes are not what the log says, and names what may mend them."""
         canned.answers["verify"] = {"figures": {"notes": 3}, "problems": ["note abcd differs"], "seq": "1-0"}
         assert main(["verify"]) == 1
-        assert "note abcd differs" in capsys.readouterr().out
+        told = capsys.readouterr()
+        assert "note abcd differs" in told.out
+        assert "amnesia rebuild" in told.err
         canned.answers["verify"] = {"figures": {"notes": 3}, "seq": "1-0"}
         assert main(["verify"]) == 0
 

@@ -260,3 +260,5 @@ def _show_figures(name: str, answer: Answer) -> None:
     fields((f"  {figure.replace('_', ' ')}", value) for figure, value in answer["figures"].items())
     for problem in problems:
         say(f"problem: {sentence(problem)}")
+    if problems and name == "verify":
+        console_note("what is derived can be made anew from log and words: amnesia rebuild")

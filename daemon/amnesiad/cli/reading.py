@@ -260,7 +260,8 @@ def inspect(
 
 def _show_note(answer: Answer) -> None:
     note_fields(answer["note"])
-    say(f"history       {answer['history_length']} events, see: amnesia history {answer['note']['id']}")
+    events = answer["history_length"]
+    say(f"history       {events} event{'s' if events != 1 else ''}, see: amnesia history {answer['note']['id']}")
 
 
 @verb(app)
