@@ -38,3 +38,24 @@ def test_tools_without_their_library_are_told_of(
     assert main(["install", "cursor", "--yes"]) == 0
     assert (EXTRA in capsys.readouterr().err) is not there
     assert (home / ".cursor/mcp.json").exists()
+
+
+def test_a_folder_is_told_by_its_files(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody reads thousands of lines before saying yes; one that somebody has edited is shown as a diff all the same."""
+    assert main(["install", "dsh", "--dry-run"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert f"create {home / 'dsh-amnesia/index.mjs'}" in shown
+    assert all(line.startswith("create ") for line in shown)
+    assert main(["install", "dsh", "--yes"]) == 0
+    (home / "dsh-amnesia/README.md").write_text("mine\n")
+    capsys.readouterr()
+    assert main(["install", "dsh", "--dry-run"]) == 0
+    assert "-mine\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("folder", [["dsh"], ["claude-code", "--plugin", "there"]])
+def test_print_changes_nothing(folder: list[str], home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where it has nothing to print it says so, whatever else was agreed to."""
+    assert main(["install", *folder, "--print", "--yes"]) == 2
+    assert "--dry-run" in capsys.readouterr().err
+    assert not list(home.iterdir())

@@ -75,6 +75,10 @@ def install(
     from amnesiad.install import folders, table
 
     _check_options(target, scope, form, statusline, plugin, to)
+    if print_only and (plugin is not None or target == "dsh"):  # it promises that nothing is changed
+        raise Invalid(
+            "there is nothing to add by hand: this copies a folder", field="print", hint="look with --dry-run"
+        )
     check_places()
     dialog = Dialog(dry_run=dry_run, yes=yes, as_json=as_json)
     if target == "service":
@@ -138,16 +142,24 @@ class Dialog:
         self.declined = False
         """Whether somebody was asked and said no: what would be left to do is of no interest then."""
 
-    def make(self, changes: Sequence[Change], nothing: str, *, first: Callable[[], None] | None = None) -> bool:
+    def make(
+        self,
+        changes: Sequence[Change],
+        nothing: str,
+        *,
+        first: Callable[[], None] | None = None,
+        whole: bool = False,
+    ) -> bool:
         """Show the changes and make them; whether they were made. ``nothing`` is said where there are none, and
-        ``first`` is done once it is agreed that they will be.
+        ``first`` is done once it is agreed that they will be. With ``whole`` files that come or go are named and not
+        quoted: they are ours from the first line to the last.
 
         Raises ``Invalid`` where nobody can be asked, and for a file that cannot be written.
         """
         from amnesiad.install.changes import apply
 
         if not self._as_json:
-            self._show(changes, nothing)
+            self._show(changes, nothing, whole)
         made = bool(changes) and not self._dry_run and self._agreed()
         self.declined = bool(changes) and not self._dry_run and not made
         if made and first is not None:
@@ -166,10 +178,13 @@ class Dialog:
         """Something to know besides."""
         console_note(text)
 
-    def _show(self, changes: Sequence[Change], nothing: str) -> None:
+    def _show(self, changes: Sequence[Change], nothing: str, whole: bool) -> None:
         from amnesiad.install.changes import diff
 
         for change in changes:
+            if whole and (change.before is None or change.after is None):
+                say(f"{_verb(change)} {change.path}")
+                continue
             for line in diff(change):
                 say(line)
         if not changes:
@@ -294,8 +309,8 @@ def _copy_folders(dialog: Dialog, files: dict[str, str], target: Path, undo: boo
 
     target = target.expanduser().absolute()
     if not undo:
-        return dialog.make(folders.install(files, target), f"{target} is up to date")
-    made = dialog.make(folders.undo(files, target), f"nothing of ours is in {target}")
+        return dialog.make(folders.install(files, target), f"{target} is up to date", whole=True)
+    made = dialog.make(folders.undo(files, target), f"nothing of ours is in {target}", whole=True)
     if made:
         folders.prune(target)
     return made
