@@ -91,5 +91,39 @@ async def test_the_store_goes_and_comes_back(fleet: Fleet) -> None:
     assert "Traceback" not in daemon.said
 
 
+async def test_a_silent_store_is_waited_for_once(fleet: Fleet) -> None:
+    """A store that is stopped and answers nothing holds up the request that finds it so; all after that are refused at
+    once, or answered from memory, until it answers again."""
+    await fleet.store()
+    daemon = await fleet.daemon()
+    client = fleet.client(role="human")
+    note = await client.remember("the ferry leaves at nine", kind="finding")
+    os.kill(fleet.store_pid(), signal.SIGSTOP)
+    try:
+        with pytest.raises(StoreUnavailable):
+            await client.remember("nobody listens", kind="finding")
+        for _ in range(2):
+            await refused_at_once(client.remember("still nobody", kind="finding"))
+            await refused_at_once(client.inject(500, query="ferry"))
+            began = time.monotonic()
+            recalled = await client.recall("ferry")
+            assert (recalled.degraded, [one.id for one in recalled.notes]) == (True, [note.id])
+            assert time.monotonic() - began < AT_ONCE_S
+    finally:
+        os.kill(fleet.store_pid(), signal.SIGCONT)
+
+    async def written() -> bool:
+        try:
+            await client.remember("it listens again", kind="finding")
+        except StoreUnavailable:
+            return False
+        return True
+
+    await wait_until(written, PATIENCE_S)
+    assert not (await client.recall("ferry")).degraded
+    assert (await client.verify()).problems == ()
+    assert await daemon.stop() == 0
+
+
 async def _gone(client: AsyncClient, note_id: str) -> bool:
     return note_id in {entry.id for entry in (await client.audit()).entries}

@@ -10,12 +10,13 @@ import ipaddress
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 from amnesiad.errors import ConfigError, StoreUnavailable, StoreUnfit
+from amnesiad.store.attention import AttentivePool
 from amnesiad.store.faults import store_errors
 
 Store = Redis
@@ -53,7 +54,7 @@ async def connect(url: str) -> Redis:
             field="redis_url",
         )
     try:
-        pool = BlockingConnectionPool.from_url(
+        pool = AttentivePool.from_url(
             url,
             max_connections=MAX_CONNECTIONS,
             timeout=POOL_WAIT_S,
