@@ -452,6 +452,12 @@ class TestShowing:
         options = capsys.readouterr().out.partition("Options:")[2]
         assert "<" not in options
 
+    @pytest.mark.parametrize("shim", ["hook", "statusline", "mcp"])
+    def test_help_of_a_shim_offers_what_it_reads(self, shim: str, capsys: pytest.CaptureFixture[str]) -> None:
+        """The programs that agents start read long options only; a short one would be passed over in silence."""
+        assert main([shim, "--help"]) == 0
+        assert "-w," not in capsys.readouterr().out
+
 
 class TestExitCodes:
     """0 done, 1 refused, 2 wrong usage, 3 no daemon."""

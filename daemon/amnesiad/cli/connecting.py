@@ -33,12 +33,10 @@ CONTROL_TIMEOUT_S: Final = 90.0
 _STDERR: Final = 2
 """Where the service manager's own words go, so that our output stays what was asked for."""
 
-Workspace = Annotated[
-    str | None,
-    typer.Option(
-        "--workspace", "-w", metavar="NAME", help="Name it for every directory; by default each names its own."
-    ),
-]
+_BY_DEFAULT: Final = "Name it for every directory; by default each names its own."
+Workspace = Annotated[str | None, typer.Option("--workspace", "-w", metavar="NAME", help=_BY_DEFAULT)]
+ShimWorkspace = Annotated[str | None, typer.Option("--workspace", metavar="NAME", help=_BY_DEFAULT)]
+"""Of the shims, which read long options only."""
 Socket = Annotated[str | None, typer.Option("--socket", metavar="PATH", help="The daemon's socket.")]
 
 
@@ -113,7 +111,7 @@ def hook(
     name: Annotated[
         str, typer.Argument(metavar="AGENT", help="claude-code, codex, cursor, gemini, openhands, vscode.")
     ],
-    workspace: Workspace = None,
+    workspace: ShimWorkspace = None,
     socket: Socket = None,
 ) -> None:
     """Hand an agent's hook payload (standard input) to the daemon. Fails open: exit 0, silent without a daemon."""
@@ -125,7 +123,7 @@ def mcp(socket: Socket = None) -> None:
 
 
 @app.command("statusline")
-def status_line(workspace: Workspace = None, socket: Socket = None) -> None:
+def status_line(workspace: ShimWorkspace = None, socket: Socket = None) -> None:
     """Print one line about the memory for an agent's status line. Reads the agent's JSON on standard input."""
 
 
