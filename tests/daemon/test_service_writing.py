@@ -310,7 +310,6 @@ async def test_a_request_id_with_another_verb_is_a_conflict(service: Service, ot
     assert (error.code, error.field) == ("conflict", "request_id")
 
 
-
 async def test_an_answer_without_a_change_is_kept_for_its_request_too(service: Service) -> None:
     """V27: a repeat that once said "nothing to do" says so again, though by now there would be something to do."""
     note_id = await remember(service, "the port is 8080")
