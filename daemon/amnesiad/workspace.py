@@ -136,6 +136,7 @@ class Workspace:
         self._texts: dict[int, str] = {}
         self._slots: dict[Slot, str] = {}
         self._ahead: dict[str, str] = {}
+        self._ahead_bound = READ_COUNT
         self._absorbed: dict[str, int] = {}
 
     # -- following the log ---------------------------------------------------------------------------------------
@@ -274,9 +275,11 @@ class Workspace:
             self.position = position
         while (following := self._ahead.pop(self.position, None)) is not None:
             self.position = following
-        if len(self._ahead) > READ_COUNT:
+        if len(self._ahead) > self._ahead_bound:
             here = seq_key(self.position)
             self._ahead = {frm: to for frm, to in self._ahead.items() if seq_key(frm) > here}
+            # Behind an entry of others all of them may have to stay, until somebody reads.
+            self._ahead_bound = max(READ_COUNT, 2 * len(self._ahead))
 
     def _retract(self, ids: Sequence[str]) -> None:
         self._retracted.extend(ids)

@@ -141,3 +141,16 @@ async def test_one_workspace_is_emptied_and_the_other_is_whole_at_both(service: 
         assert await recalled(daemon, "pelican", workspace="b") == []
         assert "pelican" not in (await call(daemon, "inject", workspace="b", query="pelican")).text
     assert await problems(second, "a") == await problems(service, "b") == ()
+
+
+async def test_many_writes_behind_one_of_another_daemon(
+    service: Service, second: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C32: who only writes reads nothing of what others wrote; however much it was, the next read has all of it."""
+    monkeypatch.setattr("amnesiad.workspace.READ_COUNT", 4)
+    mine = [await remember(service, "before")]
+    theirs = await remember(second, "theirs")
+    mine += [await remember(service, f"mine {number}") for number in range(40)]
+    workspace = await projection(service)
+    assert sorted(await listed(service)) == sorted([*mine, theirs])
+    assert workspace.position == await workspace.log.last_id()
