@@ -61,7 +61,7 @@ class Desk:
         return (await self._service.whereabouts.of(directory)).workspace
 
     def _refused(self, error: Exception, tool: Tool) -> Said:
-        return Said(refusal_text(self._answerable(error, f"mcp {tool.verb}")), refused=True)
+        return Said(refusal_text(self._answerable(error, f"mcp {tool.verb}"), tool), refused=True)
 
     async def _answer(self, tool: Tool, arguments: Mapping[str, Any], headers: Headers, meta: Mapping[str, Any]) -> str:
         _check_names(tool, arguments)

@@ -5,6 +5,7 @@ A note's words come in lines that ``core.render`` has made safe, or go through `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -12,19 +13,42 @@ from amnesiad import wire
 from amnesiad.core.errors import AmnesiaError
 from amnesiad.core.render import one_line
 from amnesiad.core.times import SECOND_MS, format_coarse, format_time
+from amnesiad.mcp.table import ALIASES, PREFIX, WHO, Tool, load_table
 
+TOOL_OF: Final[Mapping[str, str]] = {"list": "recall"}
+"""Commands that no tool is named after, and the tool that tells the same."""
+_COMMAND: Final = re.compile(r"amnesia ([a-z-]+)")
+_CALLER_FIELD: Final = re.compile(rf"\bcaller\.({'|'.join(sorted(WHO))})\b")
 IDS_SHOWN: Final = 10
 """Ids of forgotten notes that are listed; nothing can be done with the rest either."""
 
 
-def refusal_text(error: AmnesiaError) -> str:
-    """A refusal: its code, what happened, the choices there are, and what to do."""
-    lines = [f"{error.code}: {error.message}"]
+def refusal_text(error: AmnesiaError, tool: Tool) -> str:
+    """A refusal of a call of ``tool``: its code, what happened, the choices there are, and what to do, in the words that
+    the agent knows: its arguments, and tools in place of commands."""
+    lines = [f"{error.code}: {_by_argument(error.message, tool)}"]
     if error.choices:
         lines.append(f"one of: {', '.join(error.choices)}")
-    if error.hint:
-        lines.append(f"hint: {error.hint}")
+    if hint := _by_tool(error.hint):
+        lines.append(f"hint: {_by_argument(hint, tool)}")
     return "\n".join(lines)
+
+
+def _by_argument(text: str, tool: Tool) -> str:
+    """Fields of the request under the names of the tool's arguments."""
+    for argument, field in ALIASES.items():
+        if argument in tool.arguments:
+            text = re.sub(rf"\b{field}\b", argument, text)
+    return _CALLER_FIELD.sub(r"\1", text)
+
+
+def _by_tool(hint: str) -> str:
+    """A hint that begins with a command, with the tool that does the same; empty where no tool does."""
+    command = _COMMAND.match(hint)
+    if command is None:
+        return hint
+    tool = f"{PREFIX}{TOOL_OF.get(command[1], command[1])}"
+    return f"{tool}{hint[command.end() :]}" if tool in load_table().tools else ""
 
 
 def answer_text(verb: str, request: Any, answer: Any, now: int) -> str:
