@@ -18,6 +18,7 @@ from amnesiad.mcp import calling
 from amnesiad.mcp.calling import Desk, Said, find_tool
 from amnesiad.mcp.identity import TOOL_USE
 from amnesiad.mcp.table import ALIASES, WHO, Tool, load_table
+from amnesiad.mcp.texts import refusal_text
 from amnesiad.service import Service
 from amnesiad.tokens import count_o200k
 
@@ -156,6 +157,8 @@ class TestRefusals:
             ("remember", {"content": "x" * 3000}, "too_large"),
             ("remember", {"content": "x" * 2_000_000}, "too_large"),
             ("remember", {"content": "A note.", "ttl": "soon"}, "a duration such as 15s"),
+            ("remember", {"content": ""}, "content is empty\nhint: give it at least one character"),
+            ("remember", {"content": "x" * 3000}, "the policy's max_item_bytes is the limit"),
             ("remember", {"content": "A note.", "kind": "rumour"}, "kind must be one of decision"),
             ("remember", {"content": "A note.", "tag": ["a"]}, "did you mean tags?"),
             ("remember", {"content": "A note.", "role": "human"}, "'role' is not an argument"),
@@ -181,6 +184,19 @@ class TestRefusals:
         assert len(answer.text) < 1000
         assert "Traceback" not in answer.text
         assert len(await listed(service)) == 1
+
+    async def test_refusals_speak_of_tools(self, service: Service) -> None:
+        """Arguments under their own names, tools in place of commands, and no command that an agent has no tool for."""
+        wrong = (await said(service, "remember", content="A note.", ttl="soon")).text
+        assert "ttl" in wrong
+        assert "ttl_ms" not in wrong
+        wrong = (await said(service, "remember", content="A note.", session="a b")).text
+        assert "session" in wrong
+        assert "caller." not in wrong
+        missed = (await said(service, "revoke", id="0000000000", reason="r")).text
+        assert missed.splitlines()[-1] == "hint: amnesia_recall shows what there is"
+        lost = refusal_text(Invalid("it cannot be read", hint="amnesia verify tells more"), find_tool("amnesia_recall"))
+        assert lost == "invalid: it cannot be read"
 
     async def test_a_deep_argument(self, service: Service) -> None:
         """Nesting beyond all measure is refused like any other wrong value."""

@@ -38,10 +38,10 @@ NOTE_ID_ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 MIN_PREFIX: Final = 4
 
 
-def check_text(value: str, field: str, limit_bytes: int) -> str:
-    """``value`` if it is 1..``limit_bytes`` UTF-8 bytes without NUL or lone surrogates."""
+def check_text(value: str, field: str, limit_bytes: int, *, shorter: str = "say it shorter") -> str:
+    """``value`` if it is 1..``limit_bytes`` UTF-8 bytes without NUL or lone surrogates. ``shorter``: the hint past them."""
     if not value:
-        raise Invalid(f"{field} is empty", field=field, hint=f"1 to {limit_bytes} bytes of UTF-8")
+        raise Invalid(f"{field} is empty", field=field, hint="give it at least one character")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
@@ -49,7 +49,7 @@ def check_text(value: str, field: str, limit_bytes: int) -> str:
             f"{field} holds a lone surrogate, which is not text", field=field, hint="send valid UTF-8"
         ) from None
     if size > limit_bytes:
-        raise TooLarge(f"{field} has {size} bytes, the limit is {limit_bytes}", field=field, hint="say it shorter")
+        raise TooLarge(f"{field} has {size} bytes, the limit is {limit_bytes}", field=field, hint=shorter)
     if "\x00" in value:
         raise Invalid(f"{field} holds a NUL byte", field=field, hint="send text, not binary data")
     return value
@@ -57,7 +57,8 @@ def check_text(value: str, field: str, limit_bytes: int) -> str:
 
 def check_content(value: str, max_item_bytes: int) -> str:
     """The statement itself; text that shows nothing says nothing and is refused."""
-    check_text(value, "content", max_item_bytes)
+    shorter = "say it shorter: the policy's max_item_bytes is the limit"
+    check_text(value, "content", max_item_bytes, shorter=shorter)
     if shows_nothing(value):
         raise Invalid("content is blank", field="content", hint="say something, in one sentence")
     return value
