@@ -155,6 +155,14 @@ async def test_a_wrong_argument_is_refused_by_field(server: ApiServer, connect: 
     assert unknown.value.hint == "did you mean remember?"
 
 
+@pytest.mark.parametrize("method", ["remember", "list_notes", "pin", "why_not"])
+async def test_a_wrong_keyword_names_the_method(method: str, place: Path, connect: Connect) -> None:
+    """Python's own error speaks of what the caller wrote, also where verbs share their arguments."""
+    ask = await connect(place)
+    with pytest.raises(TypeError, match=rf"^{method}\(\) got an unexpected keyword argument 'zzz'"):
+        await ask(method, zzz=1)
+
+
 async def test_no_daemon_is_noticed_at_once(place: Path, connect: Connect) -> None:
     """C44: with nothing there, or a dead socket, a client fails fast and says what to do."""
     ask = await connect(place / "a.sock")

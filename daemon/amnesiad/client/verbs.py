@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from types import EllipsisType
+from types import EllipsisType, FunctionType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -29,16 +29,27 @@ TriggerFields = Mapping[str, Any]
 Built = dict[str, Any]
 
 
+def _named(function: Callable[P, A], name: str) -> Callable[P, A]:
+    """The function under the name that callers know, which Python's own ``TypeError`` for a wrong argument repeats."""
+    known = cast("FunctionType", function)
+    named = FunctionType(known.__code__, known.__globals__, name, known.__defaults__, known.__closure__)
+    named.__qualname__ = name
+    named.__doc__, named.__module__ = known.__doc__, known.__module__
+    named.__kwdefaults__, named.__annotations__ = known.__kwdefaults__, known.__annotations__
+    return cast("Callable[P, A]", named)
+
+
 class Call(Generic[P, A]):
     """One verb as clients offer it: ``build`` makes the body, ``decode`` reads the answer.
 
-    ``signature`` is declared to return the answer, so that a client's method can take over its types whole.
+    ``signature`` is declared to return the answer, so that a client's method can take over its types whole. ``method`` is
+    that method's name, where it is not the verb's.
     """
 
-    def __init__(self, verb: str, signature: Callable[P, A]) -> None:
+    def __init__(self, verb: str, signature: Callable[P, A], *, method: str = "") -> None:
         self.verb = verb
-        self.signature = signature
-        self.build = cast("Callable[P, Built]", signature)
+        self.signature = _named(signature, method or verb.replace("-", "_"))
+        self.build = cast("Callable[P, Built]", self.signature)
 
     @cached_property
     def decode(self) -> Callable[[bytes], A]:
@@ -385,7 +396,7 @@ inject = Call("inject", _inject)
 preview = Call("preview", _preview)
 fire = Call("fire", _fire)
 why_not = Call("why-not", _why_not)
-list_notes = Call("list", _list_notes)
+list_notes = Call("list", _list_notes, method="list_notes")
 inspect = Call("inspect", _inspect)
 history = Call("history", _history)
 forget = Call("forget", _forget)
