@@ -53,6 +53,7 @@ class TestUnit:
         assert "ExecStart=/usr/local/bin/amnesia up\n" in text
         unit = tmp_path / "amnesia.service"
         unit.write_text(text.replace("/usr/local/bin/amnesia", sys.executable))
+        assert "\nRuntimeDirectoryPreserve=yes\n" in text
         said = verify(unit)
         assert (said.returncode, said.stderr) == (0, "")
 
