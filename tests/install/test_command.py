@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import tomllib
@@ -42,6 +43,32 @@ class TestInstall:
         assert main(["install", "codex"]) == 0
         assert (home / ".codex/hooks.json").exists() is made
         assert ("open /hooks" in capsys.readouterr().err) is made
+
+    def test_an_end_of_input_changes_nothing(
+        self, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Ctrl-D at the question: said on a line of its own."""
+        monkeypatch.setattr(connecting, "on_terminal", lambda: True)
+        monkeypatch.setattr("sys.stdin", io.StringIO(""))
+        assert main(["install", "codex"]) == 130
+        assert capsys.readouterr().err.endswith("\nnothing changed\n")
+        assert not list(home.iterdir())
+
+    @pytest.mark.parametrize(
+        ("agent", "scope", "file", "key"),
+        [("vscode", "user", "mcp.json", "servers"), ("openhands", "project", "~/.openhands/mcp.json", "mcpServers")],
+    )
+    def test_a_server_added_by_hand_has_its_file(
+        self, agent: str, scope: str, file: str, key: str, home: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Where we edit nothing, the file is named, and what belongs into it has that file's own shape."""
+        assert home.is_dir()
+        assert main(["install", agent, "--scope", scope, "--yes"]) == 0
+        told = capsys.readouterr().err.partition("add our MCP server yourself:\n\n")[2]
+        assert told.startswith(f"// {file}")
+        entry, _ = json.JSONDecoder().raw_decode(told[told.index("{") :])
+        assert list(entry) == [key]
+        assert ("type" in entry[key]["amnesiad"]) is (agent == "vscode")
 
     def test_install_and_undo(self, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """There and back, and each only once."""

@@ -197,7 +197,11 @@ class Dialog:
                 field="yes",
                 hint="add --yes, or look with --dry-run",
             )
-        return typer.confirm("make this change?")
+        try:
+            return typer.confirm("make this change?")
+        except typer.Abort:  # Ctrl-D or Ctrl-C: the cursor stands behind the question still
+            self.tell("\nnothing changed")
+            raise
 
 
 def check_places() -> None:
@@ -257,7 +261,7 @@ def _install_agent(dialog: Dialog, agent: Agent, scope: Scope, wanted: Wanted, *
     if wanted.statusline and settings.has_another_status_line(agent, scope, places):
         dialog.tell("another status line is set, and it stays; take it out to have ours")
     if scope not in agent.mcp:
-        dialog.tell(f"add our MCP server yourself:\n\n{_mcp_by_hand(agent, wanted)}")
+        dialog.tell(f"add our MCP server yourself:\n\n{_mcp_by_hand(agent, scope, wanted)}")
     if agent.note:
         dialog.tell(agent.note)
     _tell_of_extra(dialog)
@@ -281,18 +285,19 @@ def _print_settings(agent: Agent, scope: Scope, wanted: Wanted, *, as_json: bool
         say(f"// {path}")
         say(json.dumps(value, indent=2, ensure_ascii=False))
     if scope not in agent.mcp:
-        say(_mcp_by_hand(agent, wanted))
+        say(_mcp_by_hand(agent, scope, wanted))
 
 
-def _mcp_by_hand(agent: Agent, wanted: Wanted) -> str:
-    """Our MCP server for an agent whose configuration is not edited: as TOML for Codex, else as JSON."""
+def _mcp_by_hand(agent: Agent, scope: Scope, wanted: Wanted) -> str:
+    """Our MCP server for a file that is not edited, which is named: as JSON, or for Codex, which has no other, as TOML."""
     import json
 
     from amnesiad.install import settings, table
 
-    value = settings.mcp_value(table.Mcp("", "mcpServers"), wanted)
-    if agent.name != table.CODEX.name:
-        return json.dumps({"mcpServers": {table.SERVER: value}}, indent=2, ensure_ascii=False)
+    if (mcp := agent.mcp_by_hand.get(scope)) is not None:
+        entry = {mcp.key: {table.SERVER: settings.mcp_value(mcp, wanted)}}
+        return f"// {mcp.file}\n{json.dumps(entry, indent=2, ensure_ascii=False)}"
+    value = settings.mcp_value(table.Mcp("", "mcp_servers"), wanted)
     # What JSON writes for strings and arrays of strings, TOML reads as the same.
     lines = [f"# ~/.codex/config.toml\n[mcp_servers.{table.SERVER}]"]
     lines += [f"{name} = {json.dumps(value[name])}" for name in ("command", "args")]

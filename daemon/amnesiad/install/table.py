@@ -58,6 +58,8 @@ class Agent(NamedTuple):
     """A setting that, where it is true, keeps the agent from running any hook."""
     status_line: bool = False
     """Whether it has a status line that a command can fill."""
+    mcp_by_hand: Mapping[Scope, Mcp] = {}
+    """Where its MCP servers are in a scope that is not in ``mcp``, because we do not edit that file."""
     note: str = ""
     """What a person must do besides."""
 
@@ -171,6 +173,10 @@ VSCODE: Final = Agent(
     ),
     files={"user": ".copilot/hooks/amnesiad.json", "project": ".github/hooks/amnesiad.json"},
     mcp={"project": Mcp(".vscode/mcp.json", "servers", typed=True)},
+    # Where it is depends on the platform and on the profile in use.
+    mcp_by_hand={
+        "user": Mcp("mcp.json, which VS Code's command 'MCP: Open User Configuration' opens", "servers", True)
+    },
     grouped=False,
 )
 
@@ -187,6 +193,7 @@ OPENHANDS: Final = Agent(
     ),
     files={"user": ".openhands/hooks.json", "project": ".openhands/hooks.json"},
     mcp={"user": Mcp(".openhands/mcp.json", "mcpServers")},
+    mcp_by_hand={"project": Mcp("~/.openhands/mcp.json", "mcpServers")},
 )
 
 AGENTS: Final[Mapping[str, Agent]] = {
