@@ -38,19 +38,27 @@ EXIT_PIPE_CLOSED: Final = 141
 _UNWRITABLE: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 """What says that the place our output goes to takes no more: no fault of ours, and none of the daemon's."""
 
+
+def _joined(*groups: typer.Typer) -> typer.Typer:
+    """The commands of several files as one group, in order."""
+    whole = typer.Typer()
+    for group in groups:
+        whole.registered_commands.extend(group.registered_commands)
+    return whole
+
+
 SECTIONS: Final = {
     "Remember": notes.app,
     "Read": reading.app,
     "End and bring back": endings.app,
     "Watch over": oversight.app,
-    "Connect agents": connecting.app,
-    "Tools for agents": tools.app,
+    "Connect agents": _joined(connecting.app, tools.app),
     "Agents and workspaces": fleet.app,
     "In bulk": transfer.app,
     "Run": processes.app,
     "Find out": trying.app,
 }
-"""The help's sections, in order, each with the commands of one file."""
+"""The help's sections, in order, each with the commands of one file or of two that belong together."""
 
 # The class that typer raises for wrong usage has no public name of its own; the public BadParameter derives from it.
 _UsageError: Final[type[Any]] = typer.BadParameter.__bases__[0]
