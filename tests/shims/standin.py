@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import socket
 import subprocess
 import threading
@@ -35,6 +36,19 @@ def run(argv: Sequence[str], payload: object = START, **environ: str) -> Ran:
     data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     began = time.monotonic()
     done = subprocess.run(argv, input=data, env=kept | environ, capture_output=True, timeout=PATIENCE_S)
+    return Ran(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+
+
+def run_on_terminal(argv: Sequence[str], **environ: str) -> Ran:
+    """The same with a terminal as standard input, at which nobody types."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AMNESIA_", "XDG_", "CLAUDE_"))}
+    ours, theirs = pty.openpty()
+    began = time.monotonic()
+    try:
+        done = subprocess.run(argv, stdin=theirs, env=kept | environ, capture_output=True, timeout=PATIENCE_S)
+    finally:
+        os.close(ours)
+        os.close(theirs)
     return Ran(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
 
 

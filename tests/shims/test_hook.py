@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.shims.standin import PATIENCE_S, START, Ran, http, run, served
+from tests.shims.standin import PATIENCE_S, START, Ran, http, run, run_on_terminal, served
 
 from amnesiad import shims
 from amnesiad.install import commands
@@ -102,6 +102,21 @@ class TestPython:
         assert ran.err.startswith(b"amnesia hook: ")
         assert ran.err.count(b"\n") == 1
         assert b"zanzibar" not in ran.err
+
+    def test_it_repeats_why_the_daemon_refused(self, path: Path) -> None:
+        """The daemon's own message, in one line, when it is asked for."""
+        envelope = b'{"error": {"code": "invalid", "message": "cwd has to be\\nabsolute", "hint": ""}}'
+        with served(path, lambda _: http(envelope, "400 Bad Request")):
+            ran = run(FORMS["bare"](path), AMNESIA_HOOK_DEBUG="1")
+        said = b"amnesia hook: the daemon answered with status 400: cwd has to be absolute\n"
+        assert ran[:3] == (0, b"", said)
+
+    def test_on_a_terminal_it_says_what_it_wants(self, path: Path) -> None:
+        """Whoever types it learns that agents start it; the code stays 0, for 2 would stop an agent's step."""
+        ran = run_on_terminal(FORMS["bare"](path))
+        assert (ran.code, ran.out) == (0, b"")
+        assert b"agents start it" in ran.err
+        assert ran.err.count(b"\n") == 1
 
     def test_input_that_never_ends_is_left(self, path: Path) -> None:
         """C44: an agent that forgets to close the pipe."""

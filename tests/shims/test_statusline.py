@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.shims.standin import http, run, served
+from tests.shims.standin import http, run, run_on_terminal, served
 
 from amnesiad import places, shims
 
@@ -53,6 +53,21 @@ def test_whatever_comes_in_it_ends_well(payload: bytes, path: Path) -> None:
     """Nothing, half of it, too much: the daemon refuses, and the line stays empty."""
     with served(path, lambda _: http(b'{"error": {}}', "400 Bad Request")):
         assert run([*BARE, "--socket", str(path), "--bogus"], payload)[:3] == (0, b"", b"")
+
+
+def test_on_a_terminal_it_goes_on_without(path: Path) -> None:
+    """It says what it would have taken, and asks all the same."""
+    with served(path, lambda _: http(LINE.encode())):
+        ran = run_on_terminal([*BARE, "--socket", str(path), "--workspace", "/src"])
+    assert (ran.code, ran.out.decode()) == (0, f"{LINE}\n")
+    assert b"takes an agent's JSON" in ran.err
+
+
+def test_it_repeats_why_the_daemon_refused(path: Path) -> None:
+    """In the daemon's words, when it is asked for."""
+    with served(path, lambda _: http(b'{"error": {"message": "no such place"}}', "400 Bad Request")):
+        ran = run([*BARE, "--socket", str(path)], DRAWN, AMNESIA_HOOK_DEBUG="1")
+    assert ran[:3] == (0, b"", b"amnesia statusline: the daemon answered with status 400: no such place\n")
 
 
 def test_a_workspace_that_is_named(path: Path) -> None:

@@ -22,6 +22,8 @@ MAX_ANSWER_BYTES: Final = 8 * MAX_REQUEST_BYTES
 """An answer; the largest page of whole notes is far below."""
 MAX_HEAD_BYTES: Final = 64 * 1024
 """The status line and all headers, and the line that tells a chunk's length."""
+MAX_MESSAGE_CHARS: Final = 500
+"""Of a refusal's message; ours are far shorter, and another program may listen there."""
 _READ_BYTES: Final = 64 * 1024
 
 _NO_BODY: Final = frozenset({204, 304})
@@ -42,6 +44,19 @@ class Answer(NamedTuple):
 def socket_path(given: str | None = None) -> str:
     """Where the daemon listens: as given, else as environment and configuration file say."""
     return given or places.configured_socket(os.environ)
+
+
+def refusal_of(answer: Answer) -> str:
+    """Why the daemon did not do it, in one line: the message of its envelope, which quotes nobody's words."""
+    import json  # here: who is not refused need not wait for it
+
+    said = f"the daemon answered with status {answer.status}"
+    try:
+        message = json.loads(answer.body)["error"]["message"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return said
+    line = "".join(letter if letter.isprintable() else " " for letter in str(message)[:MAX_MESSAGE_CHARS])
+    return f"{said}: {line}"
 
 
 class Connection:

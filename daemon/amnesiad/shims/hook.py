@@ -2,7 +2,7 @@
 
 Also started as a bare file, ``python -I -S …/shims/hook.py NAME``. It fails open: whatever is wrong, with the payload,
 the daemon or itself, the exit code is 0 and standard output stays empty, since an agent that cannot remember must still
-work. Set ``AMNESIA_HOOK_DEBUG`` to see one line on standard error about why; it never quotes the payload. What a payload
+work. Set ``AMNESIA_HOOK_DEBUG`` to see one line on standard error about why, in the daemon's words where it refused; it never quotes the payload. What a payload
 means is the daemon's to say; the one thing looked at here is the session id at Claude Code's start of a session, which
 no later command of that session would know otherwise.
 """
@@ -42,6 +42,9 @@ def _run(arguments: Sequence[str], deadline: float) -> None:
     name = options.get("", "")
     if not name.isascii() or not name.replace("-", "").isalnum():
         raise _Unusable("name the agent, such as claude-code")
+    if os.isatty(0):
+        sys.stderr.write("amnesia hook takes an agent's JSON from a pipe, and a terminal is none: agents start it\n")
+        return
     payload = intake.read_input(deadline, MAX_PAYLOAD_BYTES)
     if (env_file := os.environ.get("CLAUDE_ENV_FILE")) and name == "claude-code" and b"SessionStart" in payload:
         _announce(env_file, payload, intake.workspace_of(options))
@@ -49,7 +52,7 @@ def _run(arguments: Sequence[str], deadline: float) -> None:
     with connect.Connection(connect.socket_path(options.get("--socket"))) as connection:
         answer = connection.exchange(target, payload, deadline_s=deadline - time.monotonic())
     if answer.status != 200:
-        raise _Unusable(f"the daemon answered with status {answer.status}")
+        raise _Unusable(connect.refusal_of(answer))
     text = answer.body.strip()
     if not (text.startswith(b"{") and text.endswith(b"}")):
         raise _Unusable("the daemon answered with something else than an object")

@@ -31,9 +31,13 @@ def main(arguments: Sequence[str]) -> int:
         if line:
             intake.write_output(line + b"\n")
     except (Exception, KeyboardInterrupt) as error:
-        if os.environ.get("AMNESIA_HOOK_DEBUG"):
-            sys.stderr.write(f"amnesia statusline: {type(error).__name__}\n")
+        _say(type(error).__name__)
     return 0
+
+
+def _say(why: str) -> None:
+    if os.environ.get("AMNESIA_HOOK_DEBUG"):
+        sys.stderr.write(f"amnesia statusline: {why}\n")
 
 
 def _ask(arguments: Sequence[str], deadline: float) -> bytes:
@@ -42,7 +46,11 @@ def _ask(arguments: Sequence[str], deadline: float) -> bytes:
 
     options = intake.options_of(arguments)
     try:
-        payload = intake.read_input(deadline)
+        if os.isatty(0):
+            sys.stderr.write(
+                "amnesia statusline takes an agent's JSON from a pipe, and goes on without on a terminal\n"
+            )
+        payload = b"" if os.isatty(0) else intake.read_input(deadline)
     except (OSError, ValueError):
         payload = b""  # an agent that hands over nothing; what the arguments name is still known
     target = "/v1/statusline" + intake.workspace_query(options)
@@ -50,7 +58,10 @@ def _ask(arguments: Sequence[str], deadline: float) -> bytes:
         answer = connection.exchange(target, payload or b"{}", deadline_s=deadline - time.monotonic())
     if answer.status == 503:  # a daemon that has lost its store remembers nothing either
         raise ConnectionError
-    return answer.body.strip() if answer.status == 200 else b""
+    if answer.status != 200:
+        _say(connect.refusal_of(answer))
+        return b""
+    return answer.body.strip()
 
 
 def _expected() -> bool:
