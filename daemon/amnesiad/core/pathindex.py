@@ -51,8 +51,10 @@ class PathIndex:
         """The notes that may have an anchor at or below one of the paths, or a trigger for one of them."""
         return self.anchored(paths).union(self._globs.candidates(Occasion(paths=paths)))
 
-    def anchored(self, paths: Sequence[str]) -> set[str]:
-        """The notes that have an anchor at or below one of the paths: these, and no others."""
+    def anchored(self, paths: Sequence[str] | None = None) -> set[str]:
+        """The notes that have an anchor at or below one of the paths, or anywhere: these, and no others."""
+        if paths is None:
+            return set(self._paths)
         return {id_ for path in paths for id_ in self._anchored.get(path, ())}
 
 

@@ -163,8 +163,8 @@ class Hooking(Governing):
         """The files that live notes are anchored to, the newest notes' first, as paths of the tree that the agent is in."""
         if not place.roots:
             return ()
-        anchored = [note_id for note_id, words in workspace.words.items() if words.anchors]
-        notes = sorted(workspace.visible_live(caller.to_core(), now, anchored), key=lambda note: -note.created_at)
+        anchored = workspace.visible_live(caller.to_core(), now, workspace.pathed.anchored())
+        notes = sorted(anchored, key=lambda note: (note.created_at, note.id), reverse=True)
         paths = dict.fromkeys(anchor.path for note in notes for anchor in workspace.words[note.id].anchors)
         return [f"{place.roots[0].rstrip('/')}/{path}" for path in islice(paths, MAX_WATCHED)]
 
