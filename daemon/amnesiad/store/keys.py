@@ -49,34 +49,34 @@ class Keys:
     def __init__(self, ws: str) -> None:
         self.ws = ws
         p = self.prefix = f"amnesia:{{{ws}}}:"
-        self.log = (
-            p + "log"
-        )  # stream · commit writes, tails read · every event (e) and the note's previous one (p); for good
-        self.heads = (
-            p + "heads"
-        )  # hash · commit · id → version|op|seq|bare state of notes not forgotten; a cache of the fold
-        self.vault = p + "vault"  # hash · commit · id → words; erased by forgotten
-        self.tomb = p + "tomb"  # hash · commit · id → version|op|seq|tomb of forgotten notes; hash and copy purged
-        self.cells = (
-            p + "cells"
-        )  # hash · commit · slot:, text:, owner:, policy, scrub → stamp|op|seq|payload; compared and set
-        self.due = (
-            p + "due"
-        )  # zset · commit writes, timer and passes read · id by the time of its next transition or purge
-        self.anchored = (
-            p + "anchored"
-        )  # set · commit writes, the check of anchors reads · live notes with a hash of a file; of ids, never of paths
-        self.audit = p + "audit"  # zset · commit writes, audit reads · forgotten ids by time; for good
-        self.totals = p + "totals"  # hash · commit · bytes and counts, bounded in the script
-        self.use = (
-            p + "use"
-        )  # hash · witness writes · id:n count, id:t last access; beside the fold, erased by forgotten
-        self.access = p + "access"  # stream · witness writes, exposure reads · recalls and injections; audit_retention
-        self.vectors = (
-            p + "vectors"
-        )  # hash · daemons with an embedder write and read · id → model|vector; erased by commit with the words it is of
-        self.policy = p + "policy"  # hash · commit · live overrides, name → JSON
-        self.leases = p + "leases"  # zset · commit, witness, bridge · owners by last sign of life
+        # stream · commit writes, tails read · every event (e) and the note's previous one (p); for good
+        self.log = p + "log"
+        # hash · commit · id → version|op|seq|bare state of notes not forgotten; a cache of the fold
+        self.heads = p + "heads"
+        # hash · commit · id → words; erased by forgotten
+        self.vault = p + "vault"
+        # hash · commit · id → version|op|seq|tomb of forgotten notes; hash and copy purged
+        self.tomb = p + "tomb"
+        # hash · commit · slot:, text:, owner:, policy, scrub → stamp|op|seq|payload; compared and set
+        self.cells = p + "cells"
+        # zset · commit writes, timer and passes read · id by the time of its next transition or purge
+        self.due = p + "due"
+        # set · commit writes, the check of anchors reads · live notes with a hash of a file; of ids, never of paths
+        self.anchored = p + "anchored"
+        # zset · commit writes, audit reads · forgotten ids by time; for good
+        self.audit = p + "audit"
+        # hash · commit · bytes and counts, bounded in the script
+        self.totals = p + "totals"
+        # hash · witness writes · id:n count, id:t last access; beside the fold, erased by forgotten
+        self.use = p + "use"
+        # stream · witness writes, exposure reads · recalls and injections; audit_retention
+        self.access = p + "access"
+        # hash · daemons with an embedder write and read · id → model|vector; erased by commit with the words it is of
+        self.vectors = p + "vectors"
+        # hash · commit · live overrides, name → JSON
+        self.policy = p + "policy"
+        # zset · commit, witness, bridge · owners by last sign of life
+        self.leases = p + "leases"
 
     @property
     def fixed(self) -> tuple[str, ...]:
