@@ -20,7 +20,7 @@ PACKAGES: Final = {"amnesiad": ROOT / "daemon" / "amnesiad", "amnesiad_workers":
 CORE_MAY_USE: Final = frozenset({"msgspec"})
 """What core/ imports beside the standard library and itself."""
 
-_BASE: Final = frozenset({"core", "errors", "limits", "places", "logs"})
+_BASE: Final = frozenset({"core", "errors", "limits", "places", "logs", "tasks"})
 """The core, and the leaves with nothing behind them: exceptions, constants, and where files are when nothing says so."""
 
 FACES: Final = frozenset({"cli", "install", "integrations", "shims"})
@@ -30,6 +30,7 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "core": frozenset(),
     "limits": frozenset(),
     "places": frozenset(),
+    "tasks": frozenset(),
     "logs": frozenset(),
     "errors": frozenset({"core"}),
     "settings": _BASE,

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -581,7 +582,9 @@ class TestProcess:
     async def test_ctrl_c(self, canned: Canned) -> None:
         """An interrupted command ends with 130 and says nothing."""
         canned.answers["status"] = SILENT
-        process = amnesia("status", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # Tests that run in the background of a script inherit that Ctrl-C is ignored; somebody at a terminal does not.
+        heeded = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        process = amnesia("status", stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heeded)
         await wait_until(lambda: canned.requests)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate()

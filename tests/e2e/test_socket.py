@@ -237,8 +237,9 @@ class TestWorkspaces:
             "status": [{}],
             **{
                 verb: [{"id": note.id}, {"id": note.id[:4]}]
-                for verb in ("inspect", "why-not", "history", "reinstate", "pin")
+                for verb in ("inspect", "why-not", "history", "exposure", "reinstate", "pin")
             },
+            "mirror": [{"id": note.id, "target": "mem0", "result": "deleted"}],
             **{verb: [{"id": note.id}] for verb in ("unpin", "renew", "done", "restore", "undo")},
             **{verb: [{"id": gone.id, "reason": "mine"}] for verb in ("revoke", "flag")},
             **{verb: [{}] for verb in ("settle", "scrub", "verify", "rebuild", "check", "export")},

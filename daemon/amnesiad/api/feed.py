@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, Final
 
 from amnesiad import wire
-from amnesiad.api.exchange import ClientGone, Exchange
+from amnesiad.api.exchange import Exchange
+from amnesiad.tasks import end
 
 HEARTBEAT_S: Final = 15.0
 """A comment this often keeps proxies from closing a quiet feed and lets both ends notice a dead one."""
@@ -49,9 +50,5 @@ async def stream_feed(exchange: Exchange, items: AsyncIterator[wire.FeedItem], c
                 await exchange.write(sse(item))
                 pending = asyncio.ensure_future(anext(source, None))
         finally:
-            for task in (pending, *ends):
-                task.cancel()
-            for task in (pending, *ends):
-                with suppress(asyncio.CancelledError, ClientGone):
-                    await task
+            await end(pending, *ends)
         await exchange.finish()

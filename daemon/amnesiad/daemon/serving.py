@@ -40,6 +40,7 @@ from amnesiad.store.clock import StoreClock
 from amnesiad.store.connect import check_fit, connect
 from amnesiad.store.keyring import Keyring
 from amnesiad.store.location import store_url
+from amnesiad.tasks import end
 
 WAIT_S: Final = 0.5
 """Between two tries to reach the store at the start."""
@@ -142,9 +143,7 @@ class Daemon:
         if self._mcp is not None:
             await self._mcp.close()
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*tasks)
         if self._service is not None:
             await self._service.stop()
         if self._jobs is not None:

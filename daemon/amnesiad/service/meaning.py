@@ -9,7 +9,6 @@ package that is not installed to a store that is away, costs the search by meani
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +24,7 @@ from amnesiad.core.notes import decode_words
 from amnesiad.search import Vectors
 from amnesiad.settings import Embedder
 from amnesiad.store import vectors as stored
+from amnesiad.tasks import end
 from amnesiad.workspace import Workspace
 
 BATCH: Final = 16
@@ -99,9 +99,7 @@ class Meaning:
         """End the task and the thread; what waits is embedded after the next start."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await end(task)
         thread, self._thread = self._thread, None
         if thread is not None:
             await asyncio.to_thread(thread.shutdown)
