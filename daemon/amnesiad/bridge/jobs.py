@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -96,6 +97,7 @@ class Jobs:
         )
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="amnesia-jobs")
         self._queue: Any = None
+        self._importing = threading.Lock()
         self._closed = False
 
     # -- what the service asks for -------------------------------------------------------------------------------------
@@ -185,13 +187,15 @@ class Jobs:
         return int(seconds), int(micros)
 
     def _rq(self) -> Any:
-        """RQ's queue. Imported here, so that a daemon is up before RQ is loaded."""
-        if self._queue is None:
-            use_prefix()
-            from rq import Queue
-            from rq.serializers import JSONSerializer
+        """RQ's queue. Imported here, so that a daemon is up before RQ is loaded; by one thread, while the others wait:
+        half of an imported module looks like one with another prefix."""
+        with self._importing:
+            if self._queue is None:
+                use_prefix()
+                from rq import Queue
+                from rq.serializers import JSONSerializer
 
-            self._queue = Queue(QUEUE, connection=self._connection, serializer=JSONSerializer)
+                self._queue = Queue(QUEUE, connection=self._connection, serializer=JSONSerializer)
         return self._queue
 
     def _data(self, job: Job, job_id: str, result_ttl_s: int | None = None) -> dict[str, Any]:

@@ -1,0 +1,35 @@
+"""The first jobs of a fresh daemon, which load RQ while others are already asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import importlib.abc, importlib.machinery, sys, time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, cast
+from amnesiad.bridge.jobs import Jobs
+
+class Slow(importlib.abc.MetaPathFinder):
+    '''Has the module with RQ's prefix be there for a while before anything is in it.'''
+    def find_spec(self, name, path, target=None):
+        if name != "rq.defaults":
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        execute = spec.loader.exec_module
+        spec.loader.exec_module = lambda module: (time.sleep(0.5), execute(module))
+        return spec
+
+sys.meta_path.insert(0, Slow())
+jobs = Jobs(cast(Any, None), "redis://127.0.0.1:1")
+with ThreadPoolExecutor(4) as threads:
+    queues = list(threads.map(lambda delay: (time.sleep(delay), jobs._rq())[1], (0, 0.2, 0.3, 0.4)))
+assert queues[0] is not None and all(queue is queues[0] for queue in queues)
+"""
+
+
+def test_threads_that_come_while_rq_is_loaded_wait_for_it() -> None:
+    """The first policy change of a fresh daemon was a failure on our side when its timer was just loading RQ."""
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=50)
+    assert ran.returncode == 0, ran.stderr
