@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import os
 import socket
 import subprocess
@@ -239,6 +240,10 @@ PASSING: Final[Mapping[str, tuple[frozenset[str], int]]] = {
 how many checks pass at least: far fewer would mean that the suite did not get anywhere."""
 
 
+_RUN_AT: Final = re.compile(r"-\d{4}-\d\d-\d\dT[^T]*$")
+"""How the suite ends the name of a scenario's folder: a date, and a time whose parts may look like a year's beginning."""
+
+
 class TestConformance:
     """``@modelcontextprotocol/conformance`` against the HTTP face, every scenario of every revision that we speak."""
 
@@ -271,7 +276,7 @@ def judged(folder: Path) -> list[tuple[str, dict[str, Any]]]:
     """Every check that the suite has written down, with the scenario it belongs to."""
     found = []
     for path in sorted(folder.glob("server-*/checks.json")):
-        scenario = path.parent.name.removeprefix("server-").rsplit("-20", 1)[0]
+        scenario = _RUN_AT.sub("", path.parent.name.removeprefix("server-"))
         found += [(scenario, check) for check in json.loads(path.read_text())]
     return found
 
