@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from heapq import heappop, heappush
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any, Final, Literal
 
 from amnesiad.core import clocks
@@ -27,6 +28,8 @@ Tier = Literal["pinned", "directive", "rest"]
 TIERS: Final[tuple[Tier, ...]] = ("pinned", "directive", "rest")
 Audience = tuple[Scope, str | None, Kind]
 """All that decides who may see a note."""
+_Order = tuple[float, int, str]
+"""As ``strength_order`` gives it."""
 
 SLACK: Final = 1e-12
 """Rounding of the strength itself, as a share of it: some thousand times the spacing of doubles."""
@@ -41,7 +44,7 @@ def tier_of(note: Note) -> Tier:
     return "directive" if note.kind == "directive" else "rest"
 
 
-def strength_order(note: Note, policy: Policy, last_access: int, now: int) -> tuple[float, int, str]:
+def strength_order(note: Note, policy: Policy, last_access: int, now: int) -> _Order:
     """To be sorted ascending: strongest first, then last shown last, then id."""
     return -clocks.strength(note, policy, now), -last_access, note.id
 
@@ -221,30 +224,24 @@ class Group:
     def _key(self, note: Note) -> tuple[tuple[float, float, float], int, str]:
         return self._point(note), -self._last_access(note.id), note.id
 
-    def equals(self, first: Note, following: Iterator[Note]) -> Iterator[Note]:
-        """``first`` and the notes after it that are equally strong at any time."""
-        point = self._point(first)
-        yield first
-        for note in following:
-            if self._point(note) != point:
-                return
-            yield note
-
     def runs(self) -> Iterator[tuple[Note, Iterator[Note]]]:
-        """The runs of equals: the first note of each, and the whole run to be read at any time."""
+        """The runs of equals: the first note of each, and the others to be read at any time."""
         following = iter(self.notes)
         first = next(following, None)
         while first is not None:
-            second = next(following, None)
             point = self._point(first)
+            second = next(following, None)
             if second is None or self._point(second) != point:
-                yield first, iter((first,))
+                yield first, iter(())
                 first = second
                 continue
-            yield first, self.equals(first, chain((second,), following))
+            yield first, takewhile(partial(self._stands_at, point), chain((second,), following))
             # Whoever reads the run uses up the iterator: what follows the run is looked up.
             following = self.notes.beyond((point, math.inf, ""))
             first = next(following, None)
+
+    def _stands_at(self, point: tuple[float, float, float], note: Note) -> bool:
+        return self._point(note) == point
 
 
 class View:
@@ -261,32 +258,29 @@ class View:
     def strongest(self, tier: Tier) -> Iterator[Note]:
         """The notes of the tier, strongest first, then by last access (latest first) and id."""
         # Groups by the best that their next run may hold, and runs by what their next note is.
-        closed: list[tuple[float, int, Note, Iterator[Note], Iterator[tuple[Note, Iterator[Note]]], float]] = []
-        opened: list[tuple[tuple[float, int, str], int, Note, Iterator[Note]]] = []
+        closed: list[tuple[float, int, _Order, Note, Iterator[Note], Iterator[tuple[Note, Iterator[Note]]], float]] = []
+        opened: list[tuple[_Order, int, Note, Iterator[Note]]] = []
         number = 0
+
+        def order_of(note: Note) -> _Order:
+            return strength_order(note, self._policy, self._last_access(note.id), self._now)
 
         def close(runs: Iterator[tuple[Note, Iterator[Note]]], slack: float) -> None:
             nonlocal number
-            run = next(runs, None)
-            if run is not None:
+            if (run := next(runs, None)) is not None:
                 number += 1
-                best = clocks.strength(run[0], self._policy, self._now) * (1 + slack)
-                heappush(closed, (-best, number, run[0], run[1], runs, slack))
-
-        def show(run: Iterator[Note], place: int) -> None:
-            note = next(run, None)
-            if note is not None:
-                order = strength_order(note, self._policy, self._last_access(note.id), self._now)
-                heappush(opened, (order, place, note, run))
+                order = order_of(run[0])
+                heappush(closed, (order[0] * (1 + slack), number, order, *run, runs, slack))
 
         for shelf in self._shelves:
             for group in shelf.tiers[tier].values():
                 close(group.runs(), group.slack)
         while closed or opened:
             while closed and (not opened or closed[0][0] <= opened[0][0][0]):
-                _, place, _, run, runs, slack = heappop(closed)
-                show(run, place)
+                _, place, order, note, others, runs, slack = heappop(closed)
+                heappush(opened, (order, place, note, others))
                 close(runs, slack)
-            _, place, note, run = heappop(opened)
+            _, place, note, others = heappop(opened)
             yield note
-            show(run, place)
+            if (following := next(others, None)) is not None:
+                heappush(opened, (order_of(following), place, following, others))

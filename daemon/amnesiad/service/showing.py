@@ -8,6 +8,7 @@ answer. What is selected is not decided here.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -106,7 +107,8 @@ class Showing(Ledger):
                 stands = not (found.later_policy or found.moved or found.shown or found.told)
                 # By the position of the selection: another request may have moved the projection on meanwhile.
                 if stands and seen in ("", found.last):
-                    workspace.count_use([note.id for note in selected.used], now)
+                    # Counting a use moves the note among its equals: nobody has to wait for that.
+                    asyncio.get_running_loop().call_soon(workspace.count_use, [note.id for note in selected.used], now)
                     self.alive(workspace, caller, now)
                     if corrections is not None:
                         corrections.told(workspace)

@@ -20,7 +20,7 @@ from redis.asyncio import Redis
 
 from amnesiad.core.events import Event, decode
 from amnesiad.errors import Bug, NotFound, StoreUnavailable
-from amnesiad.store.contexts import Correction, Telling
+from amnesiad.store.contexts import Telling
 from amnesiad.store.faults import StoreSilent, store_errors
 from amnesiad.store.keys import Keys
 
@@ -303,20 +303,28 @@ class Log:
         the first notes shown count as used. Raises ``NotFound`` when the workspace was dropped.
         """
         k = self.keys
-        ledger, mark, keep_ms = ("", "", 0) if once is None else (once.name, f"{now}|{once.turn}", once.keep_ms)
-        args: list[Any] = [now, entry, owner, used, seen, "" if policy is None else policy, mark, keep_ms]
-        context, corrections = "", cast(Sequence[Correction], ())
-        if telling is None:
-            args += ("", "", 0)
-        else:
-            context, corrections = telling.context, telling.corrections
-            args += (telling.keep_ms, telling.op, len(corrections))
-        for one in corrections:
-            args += (one.note, "" if one.version is None else one.version, one.mark)
-        for note, version in shown:
-            args += (note, version, "" if once is None else once.marks.get(note, ""))
-        keys = [k.log, k.heads, k.access, k.use, k.leases, k.cells, k.ledger(ledger), k.shown(context)]
-        rows = await self._run(self._witness, keys, args)
+        keys = [k.log, k.heads, k.access, k.use, k.leases, k.cells]
+        keys += (k.ledger("" if once is None else once.name), k.shown("" if telling is None else telling.context))
+        marks_seen: dict[str, str] = {} if once is None else once.marks
+        asked: dict[str, Any] = {
+            "now": str(now),
+            "seen": seen,
+            "policy": "" if policy is None else str(policy),
+            "owner": owner,
+            "notes": [(note, str(version), marks_seen.get(note, "")) for note, version in shown],
+            "used": used,
+            "mark": "",
+            "corrections": (),
+            "context_ms": "",
+        }
+        if once is not None:
+            asked |= {"mark": f"{now}|{once.turn}", "mark_ms": str(once.keep_ms)}
+        if telling is not None:
+            told_of = [
+                (one.note, "" if one.version is None else str(one.version), one.mark) for one in telling.corrections
+            ]
+            asked |= {"corrections": told_of, "telling": telling.op, "context_ms": str(telling.keep_ms)}
+        rows = await self._run(self._witness, keys, [_encoder.encode(asked), entry])
         if not rows:
             raise NotFound("the workspace was dropped", field="workspace")
         last, later, *found = rows
