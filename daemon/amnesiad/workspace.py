@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
@@ -154,8 +154,8 @@ class Workspace:
         self._clear()
         counters = await vault.use_counters(self.redis, self.keys)
         self.use = {note_id: Use(count, last_at) for note_id, (count, last_at) in counters.items()}
-        async for page in vault.scan_heads(self.redis, self.keys):
-            await self._take(page)
+        async for page in vault.scan(self.redis, self.keys):
+            self._take(page)
         self.use = {note_id: use for note_id, use in self.use.items() if note_id in self.notes}
         by_end = sorted(self.ended_perishables, key=lambda id_: (self.notes[id_].state_at, id_))
         self.ended_perishables = dict.fromkeys(by_end)
@@ -177,9 +177,13 @@ class Workspace:
             if note.state == "active":
                 self._active.put(note)
 
-    async def _take(self, ids: Iterable[str]) -> None:
-        """Bring these notes up to date with the store; one without a head is gone."""
-        for id_, (raw_head, raw_words) in (await vault.standing(self.redis, self.keys, list(ids))).items():
+    async def _update(self, ids: Iterable[str]) -> None:
+        """Bring these notes up to date with the store."""
+        self._take(await vault.standing(self.redis, self.keys, list(ids)))
+
+    def _take(self, found: Mapping[str, vault.Standing]) -> None:
+        """Take in notes as they stand in the store; one without a head is gone."""
+        for id_, (raw_head, raw_words) in found.items():
             if raw_head is None:
                 self._remove(id_)
                 continue
@@ -204,7 +208,7 @@ class Workspace:
     async def reread(self, ids: Iterable[str]) -> None:
         """Read notes anew that were set aside: what was damaged may have been mended since."""
         async with self._catching_up:
-            await self._take(ids)
+            await self._update(ids)
 
     def set_aside(self, note_id: str, problem: str) -> None:
         """A note that cannot be read is shown nowhere and named by verify; it stops nothing else."""
@@ -218,16 +222,17 @@ class Workspace:
         made anew): then everything is loaded again.
         """
         async with self._catching_up:
+            moved = False
             before = self.position
             last = await self.log.last_id()
             # Held against where we stood when we asked: a commit of ours may have moved us past the answer meanwhile.
             if not at_or_past(last, before):
                 await self._load()
-                return True
+                moved = True
+                last = await self.log.last_id()
             if last == START:
                 # Nothing tells an empty log from that of a workspace which was dropped, but the policy cell.
                 await self.reload_policy()
-            moved = False
             self._absorbed = {}
             try:
                 while last != self.position:
@@ -244,7 +249,7 @@ class Workspace:
                             known = self.notes.get(entry.event.note)
                             if known is None or known.version < entry.event.version:
                                 touched[entry.event.note] = None
-                    await self._take(touched)
+                    await self._update(touched)
                     self._retract(retracted)
                     self._advance(page[-1].seq)
                     if at_or_past(self.position, last):

@@ -184,3 +184,24 @@ async def test_a_store_that_lost_its_tail_is_loaded_anew(redis: Redis, service: 
     assert lost not in await listed(service)
     assert len(await listed(service)) == 1
     assert (await call(service, "remember", content="lost")).created
+
+
+async def test_what_changes_while_it_is_loaded_is_read_again(
+    service: Service, second: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between heads and words of a page one note is edited, one forgotten and one added: the load ends with all three."""
+    edited = await remember(service, "the cache is warmed", kind="finding", tags=["old"])
+    forgotten = await remember(service, "the port is 8080")
+    read, added = second.redis.hmget, list[str]()
+
+    async def overtaken(*args: Any) -> Any:
+        if not added:
+            added.append(await remember(service, "the nightly build fails"))
+            await call(service, "edit", id=edited, tags=["new"])
+            await call(service, "forget", id=forgotten)
+        return await read(*args)
+
+    monkeypatch.setattr(second.redis, "hmget", overtaken)
+    assert sorted(await listed(second)) == sorted([edited, *added])
+    assert _seen(await projection(second)) == _seen(await projection(service))
+    assert (await projection(second)).notes[edited].version == 2

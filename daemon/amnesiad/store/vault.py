@@ -7,6 +7,7 @@ bare facts, a keyed hash, and, where ``restorable`` is on, a copy of the words; 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple, cast
 
@@ -152,22 +153,41 @@ def _found(note_id: str, head: bytes | None, text: bytes | None, tomb: bytes | N
         return Found(Unreadable(note_id, "words: malformed"), None)
 
 
-async def scan_heads(redis: Redis, keys: Keys) -> AsyncIterator[dict[str, bytes]]:
-    """Every head, raw, in pages; one that changes meanwhile may come twice or in its newer form."""
-    cursor = 0
-    while True:
-        with store_errors():
-            cursor, rows = await redis.hscan(keys.heads, cursor, count=SCAN_COUNT)
-        yield {id_.decode(errors="replace"): value for id_, value in cast(dict[bytes, bytes], rows).items()}
-        if cursor == 0:
-            return
-
-
 class Standing(NamedTuple):
     """A note's head and words as they stood at one moment, raw; ``None`` where there is none."""
 
     head: bytes | None
     words: bytes | None
+
+
+async def scan(redis: Redis, keys: Keys) -> AsyncIterator[dict[str, Standing]]:
+    """Every head with its words, raw, in pages; the next page is on its way while one is read.
+
+    A note that changes meanwhile may come twice, or with words that are newer than its head, or with none: whoever reads
+    on in the log from where it ended before this began meets the event, and reads the note again.
+    """
+    rows, cursor = await _heads_from(redis, keys, 0)
+    while True:
+        ahead = asyncio.create_task(_heads_from(redis, keys, cursor)) if cursor else None
+        try:
+            with store_errors():
+                texts = cast(list[bytes | None], await redis.hmget(keys.vault, list(rows))) if rows else []
+            yield {
+                id_.decode(errors="replace"): Standing(head, text)
+                for (id_, head), text in zip(rows.items(), texts, strict=True)
+            }
+            if ahead is None:
+                return
+            rows, cursor = await ahead
+        finally:
+            if ahead is not None:
+                ahead.cancel()
+
+
+async def _heads_from(redis: Redis, keys: Keys, cursor: int) -> tuple[dict[bytes, bytes], int]:
+    with store_errors():
+        cursor, rows = await redis.hscan(keys.heads, cursor, count=SCAN_COUNT)
+    return cast(dict[bytes, bytes], rows), cursor
 
 
 async def standing(redis: Redis, keys: Keys, ids: Sequence[str]) -> dict[str, Standing]:
