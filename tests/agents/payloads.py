@@ -6,6 +6,8 @@ from typing import Any, Final, NamedTuple
 
 SESSION: Final = "0f7c3c1e-6a53-4c1e-9b7a-2f5d8c9e1a10"
 CHILD: Final = "aa4c7d1c416b788a4"
+MEMBER: Final = {"agent_id": "aamy-7650d29fa6dd76cd", "agent_type": "amy"}
+"""Of a team, running in its lead's process."""
 CWD: Final = "/src/app"
 
 
@@ -75,7 +77,7 @@ CASES: Final[dict[str, dict[str, Case]]] = {
         "TeammateIdle": Case({"teammate_name": "amy", "team_name": "one"}, "TeammateIdle", ("heartbeat",)),
         "TaskCompleted": Case({"teammate_name": "amy", "task_id": "7"}, "TaskCompleted", ("heartbeat",)),
         "WorktreeRemove": Case({**_AGENT, "worktree_path": "/w"}, "WorktreeRemove", ("agent-disposed",)),
-        "CwdChanged": Case({}, "", ()),
+        "CwdChanged": Case({"old_cwd": "/src", "new_cwd": CWD}, "CwdChanged", ("heartbeat",)),
         "Notification": Case({"message": "waiting"}, "", ()),
     },
     "codex": _COMMON

@@ -6,7 +6,18 @@ import json
 from typing import Any
 
 import pytest
-from tests.agents.payloads import BASES, CASES, CHILD, CWD, CWD_FIELD, EVERY_HOOK, SESSION, SESSION_FIELD, payload
+from tests.agents.payloads import (
+    BASES,
+    CASES,
+    CHILD,
+    CWD,
+    CWD_FIELD,
+    EVERY_HOOK,
+    MEMBER,
+    SESSION,
+    SESSION_FIELD,
+    payload,
+)
 
 from amnesiad import agents
 from amnesiad.agents import Occurrence, Told
@@ -162,6 +173,20 @@ class TestWhoItIs:
         start = read("claude-code", "SubagentStart", agent_type="workflow-subagent")
         assert (start.agent_kind, start.events[0].agent_kind) == ("workflow", "workflow")
         assert names(read("claude-code", "SubagentStop", agent_type="workflow-subagent")) == ("workflow-agent-end",)
+
+    def test_a_member_of_a_team(self) -> None:
+        """Claude Code makes its id of its name, which is its type too, and runs it inside its lead's session. It stops at
+        the end of each of its turns, and waits for the next."""
+        seen = read("claude-code", "PreToolUse", **MEMBER)
+        assert (seen.agent_kind, seen.team_of(seen.agent_kind)) == ("teammate", SESSION)
+        assert read("claude-code", "TeammateIdle", **MEMBER).agent_kind == "teammate"
+        assert names(read("claude-code", "SubagentStop", **MEMBER)) == ("turn-end",)
+
+    @pytest.mark.parametrize("agent", ["amy", "aamy", "aamy-7650d29f", "abob-7650d29fa6dd76cd", CHILD])
+    def test_a_child_of_a_type_is_no_member(self, agent: str) -> None:
+        """A subagent that somebody called as a member is called ends as subagents do."""
+        seen = read("claude-code", "SubagentStop", agent_id=agent, agent_type="amy")
+        assert (seen.agent_kind, seen.team_of(seen.agent_kind)) == ("subagent", None)
 
     def test_the_kind_of_a_child_that_ends_is_its_owners_to_say(self) -> None:
         """A continuable agent looks like any other in a hook, and may have to be kept."""

@@ -7,8 +7,9 @@ import itertools
 import json
 from typing import Any, Final
 
+import msgspec
 import pytest
-from tests.agents.payloads import CASES, CHILD, CWD, EVERY_HOOK, SESSION, payload
+from tests.agents.payloads import CASES, CHILD, CWD, EVERY_HOOK, MEMBER, SESSION, payload
 from tests.daemon.desk import HUMAN, WORKSPACE, ManualClock, call, refused, remember
 from tests.support import dump
 
@@ -310,6 +311,14 @@ class TestWatching:
             other = await hook(service, agent, "SessionStart", **_session_of(agent, "s3"))
             assert "watchPaths" not in other["hookSpecificOutput"]
 
+    async def test_it_is_asked_again_wherever_it_goes(self, service: Service) -> None:
+        """It forgets what it watched when it changes its directory, and watches what it is told there; going back and
+        forth within a moment is no call that came twice."""
+        await remember(service, "a.py holds the lock order", kind="gotcha", anchors=["src/a.py"])
+        for place in ("lib", "src", "lib"):
+            answer = await hook(service, "claude-code", "CwdChanged", prompt_id="p", new_cwd=f"{CWD}/{place}")
+            assert answer["hookSpecificOutput"] == {"hookEventName": "CwdChanged", "watchPaths": [f"{CWD}/src/a.py"]}
+
     async def test_there_are_only_so_many(self, service: Service) -> None:
         """A watch costs the agent a handle."""
         for number in range(5):
@@ -360,6 +369,31 @@ class TestChildren:
         await service.quiesce()
         rows = {row.owner: row.last_seen_at for row in (await call(service, "owners", caller=HUMAN)).rows}
         assert rows == {SESSION: clock.now_ms(), f"{SESSION}/{CHILD}": clock.now_ms()}
+
+
+class TestMembers:
+    """A member of Claude Code's team, which runs inside its lead's session."""
+
+    async def test_it_shares_its_teams_notes_which_outlive_its_turns(self, service: Service) -> None:
+        """The team is its lead's session. It is shown the team's notes and the rules, not the lead's own; what it keeps is
+        there for its lead and for the other members, and when it stops only its turn is over."""
+        await remember(service, "never push on friday", kind="directive")
+        await remember(service, "the lead's secret plan", scope="session", caller=MAIN)
+        tool: dict[str, Any] = {"tool_name": "mcp__amnesiad__amnesia_remember", "tool_input": {"content": "x"}}
+        await hook(service, "claude-code", "PreToolUse", **tool, tool_use_id="toolu_1", **MEMBER)
+        claimed = service.announced.claim("toolu_1")
+        assert claimed is not None
+        kept = await remember(service, "the harbor is shallow", caller=msgspec.to_builtins(claimed[1]))
+        (note,) = (await call(service, "list", caller=MAIN, scope="team")).notes
+        assert (note.id, note.owner) == (kept, SESSION)
+        other = {"agent_id": "abob-0123456789abcdef", "agent_type": "bob"}
+        text = await told(service, "SubagentStart", **other)
+        assert "friday" in text
+        assert "harbor" in text
+        assert "secret plan" not in text
+        await hook(service, "claude-code", "SubagentStop", **MEMBER)
+        (*_, last) = await stream(service)
+        assert (last["event"], last["agent_kind"], last["team"]) == ("turn-end", "teammate", SESSION)
 
 
 class TestEvents:

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 COMMON_HOOKS: Final = (
     "SessionStart", "SessionEnd", "UserPromptSubmit", "Stop", "StopFailure", "SubagentStart", "SubagentStop",
-    "PreToolUse", "PostToolUse", "PostToolBatch", "FileChanged", "PreCompact", "PostCompact", "TeammateIdle",
-    "TaskCompleted", "WorktreeRemove",
+    "PreToolUse", "PostToolUse", "PostToolBatch", "FileChanged", "CwdChanged", "PreCompact", "PostCompact",
+    "TeammateIdle", "TaskCompleted", "WorktreeRemove",
 )  # fmt: skip
 """Hooks that say something to us, by their common names. Any other is answered with nothing."""
 

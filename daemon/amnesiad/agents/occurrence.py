@@ -54,6 +54,10 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     """Files that a tool is about to change, as the agent wrote them."""
     events: tuple[Told, ...] = ()
 
+    def team_of(self, kind: AgentKind | None) -> str | None:
+        """The team of an agent of this kind in the session: a member's is known by its lead's session, which is this."""
+        return self.session if kind == "teammate" else None
+
     def but(self, **facts: Any) -> Self:
         """The same occurrence with these facts."""
         return msgspec.structs.replace(self, **facts)

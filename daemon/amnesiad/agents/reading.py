@@ -7,6 +7,7 @@ of life, and about whatever it does not name its lease decides.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -20,6 +21,9 @@ from amnesiad.core.lifecycle import EventName
 
 WORKFLOW_AGENT: Final = "workflow-subagent"
 """The agent type by which Claude Code calls a workflow's agents."""
+TEAMMATE: Final = re.compile(r"a(.+)-[0-9a-f]{16}")
+"""The id that Claude Code gives to a member of a team that runs in its lead's process: the member's name is in it, and is
+its agent type too. Its hooks name the lead's session. A member in a process of its own is a session like any other."""
 MAX_TASKS: Final = 100
 """Background tasks looked at in one payload: as many events of ours may come of it."""
 _GOES_ON: Final = frozenset({"resume", "fork"})
@@ -46,10 +50,10 @@ def read(dialect: Dialect, fields: Mapping[str, Any], *, named: bool) -> Occurre
         session=payload.identity(dialect.session),
         cwd=_cwd(dialect, payload, named=named),
         agent=agent,
-        agent_kind="main" if agent is None else _kind(payload),
+        agent_kind="main" if agent is None else _kind(agent, payload),
         turn=payload.any_id(dialect.turn),
         tool_use_id=_short(payload.any_text("tool_use_id")),
-        detail=payload.any_text("source", "reason", "trigger", "status", "task_id", "worktree_path"),
+        detail=payload.any_text("source", "reason", "trigger", "status", "task_id", "worktree_path", "new_cwd"),
     )
     reader = _READERS.get(hook)
     if reader is None:
@@ -60,8 +64,13 @@ def read(dialect: Dialect, fields: Mapping[str, Any], *, named: bool) -> Occurre
     return about.but(**facts)
 
 
-def _kind(payload: Payload) -> AgentKind:
-    return "workflow" if payload.any_text("agent_type") == WORKFLOW_AGENT else "subagent"
+def _kind(agent: str, payload: Payload) -> AgentKind:
+    """What kind of child the agent with this id is."""
+    type_ = payload.any_text("agent_type")
+    if type_ == WORKFLOW_AGENT:
+        return "workflow"
+    member = TEAMMATE.fullmatch(agent)
+    return "teammate" if member is not None and member[1] == type_ else "subagent"
 
 
 def _cwd(dialect: Dialect, payload: Payload, *, named: bool) -> str | None:
@@ -120,7 +129,10 @@ class _Reading:
             return self.alive()
         # Its own task counts as running until this hook is over.
         others = (told for told in _background(self._payload) if told.agent != self._about.agent)
-        return {"events": (_end(self._about.agent, self._about.agent_kind), *others)}
+        # A member of a team stops at the end of each of its turns, and waits for the next.
+        member = self._about.agent_kind == "teammate"
+        own = self._told("turn-end") if member else _end(self._about.agent, self._about.agent_kind)
+        return {"events": (own, *others)}
 
     def pre_tool(self) -> _Facts:
         tool, given = self._tool()
@@ -179,8 +191,9 @@ def _background(payload: Payload) -> list[Told]:
     for task in payload.any_objects("background_tasks")[:MAX_TASKS]:
         if task.any_text("type") != "subagent" or (agent := task.any_id(("id",))) is None:
             continue
+        kind = _kind(agent, task)
         over = task.any_text("status") in _FINISHED
-        told.append(_end(agent, _kind(task)) if over else Told(event="heartbeat", agent=agent, agent_kind=_kind(task)))
+        told.append(_end(agent, kind) if over else Told(event="heartbeat", agent=agent, agent_kind=kind))
     return told
 
 
@@ -211,6 +224,7 @@ _READERS: Final[Mapping[str, Callable[[_Reading], _Facts]]] = {
     "PostToolUse": _Reading.post_tool,
     "PostToolBatch": _Reading.post_batch,
     "FileChanged": _Reading.file_changed,
+    "CwdChanged": _Reading.alive,
     "PreCompact": _Reading.pre_compact,
     "PostCompact": _Reading.post_compact,
     "TeammateIdle": _Reading.alive,

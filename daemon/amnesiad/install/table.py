@@ -70,12 +70,16 @@ _OURS: Final = f"mcp__.*{SERVER}.*"
 CLAUDE_CODE: Final = Agent(
     name="claude-code",
     title="Claude Code",
+    # Not WorktreeRemove: whoever has a hook there is taken to remove the tree, and without another it would stay. Not
+    # PostToolBatch: it says nothing that PreToolUse and PostToolUse did not, at the price of a process for every batch.
+    # FileChanged needs CwdChanged, at which the agent forgets what it was asked to watch.
     hooks=(
         Hook("SessionStart", writes_env=True),
         Hook("UserPromptSubmit"),
         Hook("PreToolUse", f"{_EDITS}|Bash|{_OURS}"),
         Hook("PostToolUse", _EDITS),
         Hook("FileChanged"),
+        Hook("CwdChanged"),
         Hook("PreCompact"),
         Hook("PostCompact"),
         Hook("SubagentStart"),

@@ -45,7 +45,7 @@ MAX_WATCHED: Final = 200
 IN_ORDER: Final = frozenset(
     {
         "SessionStart", "SessionEnd", "UserPromptSubmit", "Stop", "StopFailure", "SubagentStart", "SubagentStop",
-        "PreCompact", "PostCompact",
+        "CwdChanged", "PreCompact", "PostCompact",
     }
 )  # fmt: skip
 """Hooks that an agent waits for before its context goes on. A session that ends, is resumed and ends again within seconds
@@ -76,7 +76,9 @@ class Hooking(Governing):
         seen = agents.read(request.agent_name, request.payload, named=request.workspace is not None)
         place = await self._place(request, seen)
         name, now = place.workspace, self.clock.now_ms()
-        caller = wire.CallerSpec(session=seen.session, agent=seen.agent, agent_kind=seen.agent_kind)
+        caller = wire.CallerSpec(
+            session=seen.session, agent=seen.agent, agent_kind=seen.agent_kind, team=seen.team_of(seen.agent_kind)
+        )
         self.announced.heard(name, request.agent_name, now)
         if seen.ours and seen.tool_use_id is not None:
             self.announced.announce(seen.tool_use_id, name, caller, now)
@@ -146,6 +148,7 @@ class Hooking(Governing):
                         session=seen.session,
                         agent=event.agent,
                         agent_kind=event.agent_kind,
+                        team=seen.team_of(event.agent_kind),
                         paths=paths,
                     )
                 )
