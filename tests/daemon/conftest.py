@@ -1,12 +1,17 @@
-"""Fixtures of the service's tests: services on the session's real store, and a clock that a test can move."""
+"""Fixtures of the tests of one process: services on the session's real store with a clock that a test can move, and a
+daemon of canned answers for the command line."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import cast
 
 import pytest
 from redis.asyncio import Redis
+from tests.daemon.canned import Canned
 from tests.daemon.desk import ManualClock, Recorder
 
 from amnesiad import embedding
@@ -52,3 +57,23 @@ def serve(redis: Redis, clock: ManualClock) -> Service:
     """A service with the default settings."""
     settings = load_settings(environ={})
     return Service(redis, Keyring(b"k" * 32), settings, cast(StoreClock, clock), Recorder())
+
+
+@pytest.fixture
+def canned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Canned]:
+    """A daemon of the test's own making, and an environment that leads the command line to it."""
+    for name in list(os.environ):
+        if name.startswith(("AMNESIA_", "CLAUDE", "CODEX_")):
+            monkeypatch.delenv(name)
+    server = Canned(tmp_path / "a.sock")
+    monkeypatch.setenv("AMNESIA_SOCKET", str(server.path))
+    monkeypatch.setenv("AMNESIA_WORKSPACE", "w")
+    monkeypatch.setenv("AMNESIA_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.released.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()

@@ -1,0 +1,167 @@
+"""A daemon that answers what the test says, and the command line as a process of its own, on a terminal if need be."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import socketserver
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+from amnesiad import __version__
+
+SILENT = object()
+"""An answer that never comes."""
+
+NOTE: dict[str, Any] = {
+    "id": "7f3k2m9qx0",
+    "workspace": "w",
+    "kind": "fact",
+    "regime": "perishable",
+    "state": "active",
+    "state_at": 1_760_000_000_000,
+    "scope": "workspace",
+    "tags": ["tea"],
+    "anchors": [],
+    "triggers": [],
+    "provenance": "agent",
+    "pinned": False,
+    "curve": "ebbinghaus",
+    "ttl_ms": None,
+    "expires_at": None,
+    "stale_at": None,
+    "strength": 1.0,
+    "rank": 1.0,
+    "trust": 0.7,
+    "access_count": 0,
+    "created_at": 1_760_000_000_000,
+    "content": "oolong",
+}
+REMEMBERED: dict[str, Any] = {
+    "id": "7f3k2m9qx0",
+    "created": True,
+    "ttl_ms": 600_000,
+    "expires_at": 4_000_000_000_000,
+    "stale_at": None,
+    "superseded": [],
+    "warnings": [],
+    "seq": "1-0",
+}
+DRY: dict[str, Any] = {
+    "forgotten": 0,
+    "ids": ["7f3k2m9qx0"],
+    "summary": "1 note would be forgotten",
+    "scrub": "done",
+    "would": [{"id": "7f3k2m9qx0", "kind": "fact", "state": "active", "content": "oolong"}],
+    "seq": "1-0",
+}
+STATUS: dict[str, Any] = {
+    "counts": dict.fromkeys(("active", "stale", "expired", "revoked", "superseded", "forgotten"), 0),
+    "tokens": 0,
+    "recent": [],
+    "refusals": {},
+    "worker": {"alive": True, "lag_ms": 0},
+    "store": {"version": "9.1", "policy": "noeviction"},
+    "seq": "1-0",
+}
+
+
+def error(status: int, code: str, **more: Any) -> tuple[int, dict[str, Any]]:
+    """A refusal as the daemon sends it."""
+    return status, {"error": {"code": code, "message": f"said {code}", "hint": "do otherwise", **more}}
+
+
+class Canned(socketserver.ThreadingUnixStreamServer):
+    """Answers each verb with what ``answers`` has for it, and keeps the requests."""
+
+    daemon_threads = True
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.answers: dict[str, Any] = {}
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.released = threading.Event()
+        self.version = __version__
+        super().__init__(str(path), CannedHandler)
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The last request's own fields."""
+        return {k: v for k, v in self.requests[-1][1].items() if k not in ("workspace", "caller", "request_id")}
+
+    @property
+    def caller(self) -> dict[str, Any]:
+        """Who the last request says is calling."""
+        caller: dict[str, Any] = self.requests[-1][1].get("caller", {})
+        return caller
+
+
+class CannedHandler(BaseHTTPRequestHandler):
+    """One request of the test."""
+
+    protocol_version = "HTTP/1.1"
+    server: Canned
+
+    def do_GET(self) -> None:
+        """The health page."""
+        self.reply(200, {"pid": 1, "version": self.server.version})
+
+    def do_POST(self) -> None:
+        """Keep the request and give its answer."""
+        verb = self.path.removeprefix("/v1/").partition("?")[0]
+        raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+        self.server.requests.append((verb, json.loads(raw)))
+        answer = self.server.answers[verb]
+        if answer is SILENT:
+            self.server.released.wait()
+            return
+        self.reply(*(answer if isinstance(answer, tuple) else (200, answer)))
+
+    def reply(self, status: int, body: dict[str, Any]) -> None:
+        """Send one JSON object."""
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def address_string(self) -> str:
+        """A Unix socket's peer has no address."""
+        return "local"
+
+    def log_message(self, *_: Any) -> None:
+        """Keep the test's output to itself."""
+
+
+def amnesia(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+    """The command in a process of its own."""
+    return subprocess.Popen([sys.executable, "-m", "amnesiad.cli", *arguments], **options)
+
+
+def on_terminal(arguments: list[str], typed: str = "", environ: dict[str, str] | None = None) -> tuple[str, int]:
+    """Run a command on a terminal of its own, type, and return all that the terminal showed and the exit code."""
+    ours, theirs = pty.openpty()
+    variables = {**os.environ, "TERM": "xterm-256color", **(environ or {})}
+    if "NO_COLOR" not in (environ or {}):
+        variables.pop("NO_COLOR", None)
+    process = amnesia(*arguments, stdin=theirs, stdout=theirs, stderr=theirs, env=variables)
+    os.close(theirs)
+    os.write(ours, typed.encode())
+    shown = b""
+    while select.select([ours], [], [], 30)[0]:
+        try:
+            data = os.read(ours, 65536)
+        except OSError:  # Linux reports the other side's end as an error
+            break
+        if not data:
+            break
+        shown += data
+    os.close(ours)
+    return shown.decode().replace("\r\n", "\n"), process.wait()
