@@ -31,6 +31,7 @@ hostile = st.lists(
             "\u202e",
             "\u200b",
             "\ufeff",
+            "\ufe0f",
             " ",
             '"',
             "[",
@@ -78,7 +79,7 @@ def test_content_stays_one_visible_line(text: str) -> None:
 @given(contents)
 def test_content_cannot_forge_the_frame_or_an_address(text: str) -> None:
     """Not even in full-width letters, or with something invisible in between."""
-    line = unicodedata.normalize("NFKC", render.one_line(text))
+    line = re.sub("[\ufe0e\ufe0f]", "", unicodedata.normalize("NFKC", render.one_line(text)))
     assert not re.search(r"amnesia\s+memory", line, re.IGNORECASE)
     assert not re.search(r"\[\s*([0-9a-z]{10}|revoked|expired|done|forgotten|superseded)\s*\]", line, re.IGNORECASE)
 
@@ -100,6 +101,8 @@ def test_what_is_neutralised_can_still_be_read() -> None:
     """A reader sees where a line ended, and that the text spoke of the frame or of a note."""
     assert render.one_line("a\r\nb\nc\u2028d\te\x07") == "a⏎b⏎c⏎d e␇"
     assert render.one_line("AMNESIA\u200b MEMORY") == "AMNESIA·MEMORY"
+    assert render.one_line("AMNE\ufe0fSIA MEMORY [RE\ufe0eVOKED] ❤️") == "AMNESIA·MEMORY ⟦REVOKED⟧ ❤"
+    assert render.one_line("[SUPERSEDED  by the note 4k7x2m9qzt]") == "⟦SUPERSEDED  by the note 4k7x2m9qzt⟧"
     assert render.one_line("x [4k7x2m9qzt] [REVOKED] y") == "x ⟦4k7x2m9qzt⟧ ⟦REVOKED⟧ y"
 
 

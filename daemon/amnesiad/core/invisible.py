@@ -22,13 +22,16 @@ INVISIBLE: Final = frozenset(
         0xFFA0,
         *range(0xFE00, 0xFE0E),
         *range(0xFFF0, 0xFFF9),
+        0x16FE4,
+        0x1D159,
         *range(0xE0000, 0xE1000),
     )
 )
 """Characters that show nothing but are no format characters, and so could carry text that only a model reads. The
 variation selectors 15 and 16 are not among them: emoji need them."""
 
-_SELECTORS: Final = frozenset((0xFE0E, 0xFE0F))
+SELECTORS: Final = frozenset((0xFE0E, 0xFE0F))
+"""The two variation selectors that say whether a sign is drawn as text or as an emoji; behind a letter they do nothing."""
 
 
 def dropped(code: int) -> bool:
@@ -38,4 +41,4 @@ def dropped(code: int) -> bool:
 
 def shows_nothing(text: str) -> bool:
     """Whether the text is blank to the eye: blanks, line breaks, and characters that show nothing by themselves."""
-    return all(char.isspace() or dropped(ord(char)) or ord(char) in _SELECTORS for char in text)
+    return all(char.isspace() or dropped(ord(char)) or ord(char) in SELECTORS for char in text)

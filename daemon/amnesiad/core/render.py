@@ -16,7 +16,7 @@ from typing import Final
 from amnesiad.core import clocks
 from amnesiad.core.errors import AmnesiaError
 from amnesiad.core.events import AnyNoteEvent, event_type
-from amnesiad.core.invisible import dropped
+from amnesiad.core.invisible import SELECTORS, dropped
 from amnesiad.core.kinds import DAY_MS
 from amnesiad.core.notes import Note, State, Words
 from amnesiad.core.policy import Policy
@@ -46,9 +46,10 @@ _PICTURES: Final = 0x2400
 """Unicode's pictures of the control characters 0x00-0x1f stand here in the same order."""
 _FRAME: Final = re.compile(r"(amnesia)[\s\W_]+(memory)", re.IGNORECASE)
 _ADDRESS: Final = re.compile(
-    r"\[(\s*(?:[0-9a-z]{10}|revoked|expired|done|forgotten|correction|superseded(?: by [^\]]{0,12})?)\s*)\]",
+    r"\[(\s*(?:[0-9a-z]{10}|revoked|expired|done|forgotten|correction|superseded(?:\s+by\s[^\]]{0,40})?)\s*)\]",
     re.IGNORECASE,
 )
+_NO_SELECTORS: Final = dict.fromkeys(SELECTORS)
 _BRACKETS: Final = str.maketrans("[]", "⟦⟧")
 
 
@@ -82,8 +83,9 @@ def one_line(text: str) -> str:
     """
     if not (text.isascii() and text.isprintable()):
         text = _LINE_BREAKS.sub(LINE_BREAK, text).translate(_neutral)
-        folded = unicodedata.normalize("NFKC", text)
-        # Full-width letters and brackets would pass for the frame without being equal to it.
+        folded = unicodedata.normalize("NFKC", text).translate(_NO_SELECTORS)
+        # Full-width letters and brackets, or a selector that shows nothing behind a letter, would pass for the frame
+        # without being equal to it.
         if folded != text and (_FRAME.search(folded) or _ADDRESS.search(folded)):
             text = _LINE_BREAKS.sub(LINE_BREAK, folded).translate(_neutral)
     return _ADDRESS.sub(r"⟦\1⟧", _FRAME.sub(r"\1·\2", text))
