@@ -43,6 +43,18 @@ async def test_a_result_stands_in_the_history_of_a_live_note(service: Service) -
     assert await problems(service) == ()
 
 
+async def test_a_reason_is_shown_whatever_became_of_the_item(service: Service) -> None:
+    """C29: the warning tells the reason the note was revoked for, with results from elsewhere before and behind it."""
+    note_id = await remember(service, "tea is at four", kind="finding", source_ref="mem0:1+cache:2")
+    await call(service, "mirror", id=note_id, target="mem0", result="hidden")
+    await call(service, "revoke", id=note_id, reason="it is at five")
+    for target in ("", "mem0", "cache"):
+        if target:
+            assert (await call(service, "mirror", id=note_id, target=target, result="deleted")).changed
+        (warning,) = (await call(service, "recall", query="tea")).deterrents
+        assert "reason: it is at five" in warning.text, target
+
+
 async def test_a_result_is_recorded_after_the_words_are_gone(service: Service, second: Service) -> None:
     """A forgotten note takes the result too, in its tomb; it stays forgotten, on every daemon."""
     note_id = await remember(service, "tea is at four", source_ref="mem0:4f2a")
