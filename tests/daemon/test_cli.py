@@ -15,6 +15,17 @@ from amnesiad import __version__
 from amnesiad.cli import SECTIONS, _name, main
 from amnesiad.wire import VERBS
 
+REFUSED_IN_OPTIONS = [
+    ("ttl_ms must be a duration, not '5y'", "--ttl must be a duration, not '5y'"),
+    ("states[0] must be one of active, stale", "--state must be one of active, stale"),
+    ("tags has 33 items", "--tag has 33 items"),
+    ("give either ttl_ms or expires_at", "give either --ttl or --expires-at"),
+    ("caller.agent_kind must be main", "--agent-kind must be main"),
+    ("nothing has these tags", "nothing has these tags"),
+    ("default_ttl must be a duration", "default_ttl must be a duration"),
+]
+"""What the daemon says of fields, and what that is on the command line."""
+
 
 def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
     """Put bytes on standard input."""
@@ -104,6 +115,46 @@ class TestSending:
         canned.answers["edit"] = {"id": "abcd", "changed": True, "state": "active", "seq": "1-0"}
         assert main(["edit", "abcd", "--clear", "tags", "--anchor", "a.py"]) == 0
         assert canned.body == {"id": "abcd", "tags": [], "anchors": ["a.py"]}
+
+    @pytest.mark.parametrize("options", [["--clear", "id"], ["--clear", "content"], ["--clear", "tags", "--tag", "x"]])
+    def test_edit_clears_lists_and_nothing_else(
+        self, canned: Canned, capsys: pytest.CaptureFixture[str], options: list[str]
+    ) -> None:
+        """What cannot be emptied is refused in the words of the command, and so is giving what is emptied."""
+        assert main(["edit", "abcd", *options]) == 2
+        assert "--clear" in capsys.readouterr().err
+        assert canned.requests == []
+
+    @pytest.mark.parametrize("option", ["--workspace", "--session", "--team", "--agent", "--agent-kind", "--socket"])
+    def test_an_empty_identity_is_no_identity(
+        self, canned: Canned, capsys: pytest.CaptureFixture[str], option: str
+    ) -> None:
+        """A variable of a script that is not set names nobody else: not the directory's workspace, not the main agent."""
+        assert main(["remember", "oolong", option, ""]) == 2
+        assert f"{option} is empty" in capsys.readouterr().err
+        assert canned.requests == []
+
+    def test_an_empty_variable_says_nothing(self, canned: Canned, monkeypatch: pytest.MonkeyPatch) -> None:
+        """In the environment, empty means unset."""
+        canned.answers["remember"] = REMEMBERED
+        monkeypatch.setenv("AMNESIA_SESSION", "")
+        assert main(["remember", "oolong"]) == 0
+        assert "session" not in canned.caller
+
+    @pytest.mark.parametrize("rule", ["event=a event=b", "cooldown=1h cooldown=2h"])
+    def test_a_part_of_a_trigger_is_given_once(
+        self, canned: Canned, capsys: pytest.CaptureFixture[str], rule: str
+    ) -> None:
+        """Of two values neither is dropped in silence."""
+        assert main(["remember", "oolong", "--trigger", rule]) == 2
+        assert "twice" in capsys.readouterr().err
+        assert canned.requests == []
+
+    def test_a_setting_is_given_one_value(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
+        """Of two values neither is dropped in silence."""
+        assert main(["policy", "set", "default_ttl=7d", "default_ttl=8d"]) == 2
+        assert "default_ttl is given twice" in capsys.readouterr().err
+        assert canned.requests == []
 
     def test_policy_set_and_reset(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
         """Settings are sent as they were typed and shown as the daemon writes them for people."""
@@ -344,6 +395,45 @@ class TestExitCodes:
         assert main([*arguments.split(), "--json"]) == 2
         assert json.loads(capsys.readouterr().out)["error"]["code"] == "invalid"
         assert canned.requests == []
+
+    @pytest.mark.parametrize(("said", "typed"), REFUSED_IN_OPTIONS)
+    def test_a_refusal_names_the_option(
+        self, canned: Canned, capsys: pytest.CaptureFixture[str], said: str, typed: str
+    ) -> None:
+        """Whoever typed an option is told of the option; a program, of the field."""
+        answer = 400, {"error": {"code": "invalid", "message": said, "hint": said}}
+        canned.answers["list"] = answer
+        assert main(["list"]) == 2
+        assert capsys.readouterr().err.splitlines() == [f"error: {typed}", f"  hint: {typed}"]
+        assert main(["list", "--json"]) == 2
+        assert json.loads(capsys.readouterr().out) == answer[1]
+
+    def test_what_would_go_is_no_choice(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
+        """Notes that a forget would take are listed as such, and the way on is told in options."""
+        canned.answers["forget"] = error(
+            422,
+            "refused",
+            rule="unconfirmed",
+            choices=["abcd1", "abcd2"],
+            hint="look with dry_run, then send confirm: true",
+        )
+        assert main(["forget", "--query", "tea"]) == 1
+        said = capsys.readouterr().err
+        assert "these: abcd1, abcd2" in said
+        assert "look with --dry-run, then add --yes" in said
+
+    def test_a_setting_that_nobody_has_heard_of(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
+        """To show a misspelt setting is to be told of it, not an empty table."""
+        canned.answers["policy"] = {"values": {"default_ttl": {"value": "30d", "origin": "default"}}, "seq": "1-0"}
+        assert main(["policy", "show", "defualt_ttl"]) == 2
+        assert "did you mean default_ttl?" in capsys.readouterr().err
+        assert main(["policy", "show", "default_ttl"]) == 0
+
+    @pytest.mark.parametrize(("changed", "code"), [(0, 1), (1, 1), (2, 0)])
+    def test_a_parked_event_that_is_not_there(self, canned: Canned, changed: int, code: int) -> None:
+        """An id that names none is not found, as everywhere."""
+        canned.answers["dead"] = {"rows": [], "changed": changed}
+        assert main(["dead", "retry", "1-1", "1-2"]) == code
 
     def test_no_daemon(self, canned: Canned, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """C44: without a daemon a command ends at once with 3 and says how to start one."""

@@ -129,6 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if (code := shims.dispatch(arguments)) is not None:  # for those who did not come through ``amnesiad.entry``
         return code
+    _stand_in_for_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that is not UTF-8 gets escapes, not a traceback
             stream.reconfigure(errors="backslashreplace")
@@ -149,6 +150,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _report(why, as_json=False)
         return EXIT_REFUSED
     return code
+
+
+def _stand_in_for_closed_streams() -> None:
+    """Put the void where a supervisor started us without a stream: Python has ``None`` there, and the number of the
+    descriptor would go to the next file or socket that is opened."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115 - open for as long as the process lives
 
 
 def _give_up_output() -> None:
@@ -173,6 +182,11 @@ def _run(arguments: list[str]) -> int:
         else:
             error.show()
         return EXIT_USAGE
+    except SystemExit as ended:
+        # typer ends the process where the reader of a pipe has gone, with a code that says something else.
+        if isinstance(ended.__context__, BrokenPipeError):
+            raise ended.__context__ from None
+        raise
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except Exception as error:
@@ -199,17 +213,9 @@ def _report(error: AmnesiaError, as_json: bool) -> None:
         given = {name: value for name, value in extras.items() if value}
         print_json({"error": {"code": error.code, "message": error.message, "hint": hint, **given}})
         return
-    from amnesiad.cli.screen import sentence
+    from amnesiad.cli.refusing import lines
 
-    if error.rule == "unconfirmed":
-        hint = "look with --dry-run where there is one, then add --yes"
-
-    lines = [f"error: {sentence(error.message)}"]
-    if error.choices:
-        lines.append(f"  one of: {sentence(', '.join(error.choices))}")
-    if hint:
-        lines.append(f"  hint: {sentence(hint)}")
-    sys.stderr.write("\n".join(lines) + "\n")
+    sys.stderr.write("\n".join(lines(error, hint)) + "\n")
 
 
 def _as_bug(error: Exception) -> AmnesiaError:

@@ -32,6 +32,16 @@ if TYPE_CHECKING:
 
 Answer = dict[str, Any]
 
+_IDENTITY: Final = {
+    "named_workspace": "--workspace",
+    "session": "--session",
+    "team": "--team",
+    "agent": "--agent",
+    "agent_kind": "--agent-kind",
+    "socket": "--socket",
+}
+"""What says for whom and where a call is, and the option it comes from."""
+
 _answers: ContextVar[list[Answer] | None] = ContextVar("_answers", default=None)
 
 
@@ -59,6 +69,15 @@ class Call:
     on_behalf: str | None = None
     as_json: bool = False
     socket: str | None = None
+
+    def check(self) -> None:
+        """Raise ``Invalid`` for an option that was given without a value: ``--workspace "$UNSET"`` means some workspace,
+        but not the one of the current directory, and a child without its name is not the main agent."""
+        for name, option in _IDENTITY.items():
+            if getattr(self, name) == "":
+                raise Invalid(
+                    f"{option} is empty", field=option.removeprefix("--"), hint="give it a value, or leave it out"
+                )
 
     @cached_property
     def workspace(self) -> str:
@@ -227,6 +246,7 @@ def verb(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., N
     def register(function: Callable[..., None]) -> Callable[..., None]:
         def run(**values: Any) -> None:
             call = Call(**{parameter.name: values.pop(parameter.name) for parameter in _COMMON})
+            call.check()
             try:
                 function(call, **values)
             finally:

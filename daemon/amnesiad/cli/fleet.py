@@ -106,7 +106,7 @@ def dead(
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of parked events.")] = None,
     limit: options.Limit = None,
 ) -> None:
-    """List, show, retry or drop events that could not be handled."""
+    """List, show, retry or drop events that could not be handled. Exit 1 if an id names none."""
     given = ids or []
     if action not in ("list", "show", "retry", "drop") or (action == "list") != (not given):
         raise Invalid("dead takes list, or show, retry or drop and ids", field="action", hint="amnesia dead retry ID")
@@ -115,6 +115,8 @@ def dead(
     body: dict[str, Any] = {"show": given[0]} if action == "show" else {action: given}
     answer = call.ask("dead", {} if action == "list" else body, limit=limit)
     call.show(answer, lambda: _show_dead(answer, action))
+    if action in ("retry", "drop") and answer.get("changed", 0) < len(set(given)):
+        raise typer.Exit(1)
 
 
 def _show_dead(answer: Answer, action: str) -> None:

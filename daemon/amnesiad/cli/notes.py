@@ -9,6 +9,7 @@ import typer
 from amnesiad.cli import options
 from amnesiad.cli.call import Answer, Call, text_or_stdin, verb
 from amnesiad.cli.screen import lifetime, say, sentence
+from amnesiad.errors import Invalid
 
 app = typer.Typer()
 
@@ -130,16 +131,16 @@ def edit(
     ] = None,
     reason: options.OptionalReason = None,
 ) -> None:
-    """Set a note's tags, anchors, triggers or TTL. To change what it says, supersede it."""
-    answer = call.ask(
-        "edit",
-        {**options.read_ttl(ttl), **{field: [] for field in clear or ()}},
-        id=note_id,
-        tags=tag,
-        anchors=anchor,
-        triggers=options.read_triggers(trigger),
-        reason=reason,
-    )
+    """Set a note's tags, anchors, triggers or TTL. What you give replaces what there was. To change what it says,
+    supersede it."""
+    lists = {"tags": tag, "anchors": anchor, "triggers": options.read_triggers(trigger)}
+    for field in clear or ():
+        if field not in lists:
+            raise Invalid(f"--clear takes {', '.join(lists)}, not {field!r}", field="clear")
+        if lists[field]:
+            raise Invalid(f"--clear {field} and new {field} at once", field="clear", hint="new ones replace the old")
+        lists[field] = []
+    answer = call.ask("edit", options.read_ttl(ttl), id=note_id, reason=reason, **lists)
     call.show(answer, lambda: say(_or_unchanged(answer, f"edited {answer['id']}")))
 
 

@@ -52,6 +52,13 @@ Ttl = Annotated[
 ExpiresAt = Annotated[
     str | None, typer.Option("--expires-at", metavar="TIME", help="ISO 8601; a bare date is its first instant in UTC.")
 ]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since", metavar="TIME", help="From this time on: ISO 8601, such as 2030-01-31T09:00Z; a date is UTC."
+    ),
+]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Up to this time, like --since.")]
 Curve = Annotated[str | None, typer.Option("--curve", metavar="CURVE", help="flat, linear or ebbinghaus.")]
 Key = Annotated[
     str | None, typer.Option("--key", metavar="KEY", help="A slot: writing it again replaces the note that holds it.")
@@ -101,6 +108,8 @@ def _read_trigger(rule: str) -> dict[str, Any]:
         name, equals, value = part.partition("=")
         if not equals or name not in _TRIGGER_FIELDS or not value:
             raise Invalid(f"trigger has a part that is not understood: {part!r}", field="triggers", hint=hint)
+        if name in trigger or (name == "cooldown" and "cooldown_ms" in trigger):
+            raise Invalid(f"trigger has {name} twice", field="triggers", hint="give --trigger again for another rule")
         if name == "cooldown":
             from amnesiad.core.times import parse_duration
 

@@ -84,7 +84,7 @@ def _store(store: Mapping[str, Any]) -> str:
 def audit(
     call: Call,
     limit: options.Limit = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help="Forgotten at or after.")] = None,
+    since: options.Since = None,
 ) -> None:
     """Show what was forgotten, why and by whom. The words are gone; a keyed hash is left."""
     answer = call.ask("audit", limit=limit, since=since)
@@ -193,6 +193,11 @@ def policy(
             hint="amnesia policy set default_ttl=7d",
         )
     wanted = {part.partition("=")[0] for part in named}
+    if action == "show" and (strange := sorted(wanted - answer["values"].keys())):
+        from amnesiad.core.rules import suggestion
+
+        hint = suggestion(strange[0], answer["values"]) or "amnesia policy shows those that can"
+        raise Invalid(f"{strange[0]!r} is not a setting that can be changed live", field="show", hint=hint)
     call.show(answer, lambda: _show_policy(answer, wanted))
 
 
@@ -201,6 +206,10 @@ def _assignments(parts: list[str]) -> dict[str, str]:
     for name, equals, _ in pairs:
         if not name or not equals:
             raise Invalid(f"{name!r} is not name=value", field="set", hint="amnesia policy set default_ttl=7d")
+    names = [name for name, _, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise Invalid(f"{name} is given twice", field="set", hint="give each setting one value")
     if not pairs:
         raise Invalid("policy set needs name=value", field="set", hint="amnesia policy set default_ttl=7d")
     return {name: value for name, _, value in pairs}
@@ -223,7 +232,12 @@ def settle(call: Call) -> None:
 
 
 @verb(app)
-def check(call: Call, path: options.Paths = None) -> None:
+def check(
+    call: Call,
+    path: Annotated[
+        list[str] | None, typer.Option("--path", "-p", metavar="PATH", help="Only this file; may be repeated.")
+    ] = None,
+) -> None:
     """Compare anchored files with what they were. Notes about changed ones turn stale."""
     _run_pass(call, "check", paths=path)
 

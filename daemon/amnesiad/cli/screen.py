@@ -29,6 +29,10 @@ STATE_STYLES: Final = {
 PIPE_WIDTH: Final = 10_000
 """Columns where the output is no terminal: wide enough that a line of a table stays one line for grep."""
 
+WORDS_WIDTH: Final = 24
+"""Columns that the last cell of a row has at least. A terminal too narrow for it breaks the lines itself: an id that is
+cut cannot be typed, and a note without its words says nothing."""
+
 # Ids, codes, numbers, times and plain paths hold nothing to be made safe; knowing so spares an import.
 _CODE: Final = re.compile(r"[\w.:/@+-]*", re.ASCII)
 
@@ -93,13 +97,17 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    cells = [[cell if isinstance(cell, Text) else Text(safe(cell)) for cell in row] for row in rows]
     grid = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns[:-1]:
+    needed = WORDS_WIDTH
+    for place, column in enumerate(columns[:-1]):
         grid.add_column(column, no_wrap=True)
+        needed += max(len(column), *(row[place].cell_len for row in cells), 0) + 2
     grid.add_column(columns[-1], overflow="fold")
-    for row in rows:
-        grid.add_row(*(cell if isinstance(cell, Text) else Text(safe(cell)) for cell in row))
+    for row in cells:
+        grid.add_row(*row)
     screen = console()
+    screen.width = max(screen.width, needed)
     with screen.capture() as drawn:
         screen.print(grid)
     for line in drawn.get().splitlines():

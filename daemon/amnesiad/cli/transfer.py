@@ -122,7 +122,7 @@ def export(
             lines += 1
             file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
             advance(1)
-    say(f"exported {lines} lines to {safe(output)}")
+    call.show({"lines": lines, "output": str(output)}, lambda: say(f"exported {lines} lines to {safe(output)}"))
 
 
 def continue_after(file: BinaryIO) -> str | None:
