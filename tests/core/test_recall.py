@@ -234,7 +234,8 @@ def test_paths_are_graded_by_whole_components() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["see src/app.py", "(src/app.py)", "./src/app.py:12", "修改src/app.py文件", "src/app.py"]
+    "content",
+    ["see src/app.py", "(src/app.py)", "./src/app.py:12", "修改src/app.py文件", "แก้src/app.pyแล้ว", "src/app.py"],
 )
 def test_a_mention_is_found(content: str) -> None:
     """Punctuation, a line number or a script without spaces around a path does not hide it."""

@@ -12,7 +12,7 @@ from tests.daemon.desk import DAY, HUMAN, ManualClock, call, projection, remembe
 from amnesiad.core import recall as ranking
 from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import AmnesiaError
-from amnesiad.search import choice, index, recency
+from amnesiad.search import choice, content_words, index, recency
 from amnesiad.service import Service
 
 CALLERS: Final[tuple[dict[str, Any], ...]] = (
@@ -38,7 +38,7 @@ def walked(service: Service, workspace: Any, caller: Caller, query: str | None, 
         owner=fields.get("owner"),
         since=fields.get("since"),
     )
-    scores = dict(workspace.live.score(query)) if query else {}
+    scores = dict(workspace.live.score(content_words(query))) if query else {}
     pool = [
         ranking.Candidate(note, workspace.words[note.id], scores.get(note.id, 0.0))
         for note in workspace.visible_live(caller, now)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amnesiad.core.notes import Anchor, Words
-from amnesiad.search import Index, overlap, similar
+from amnesiad.search import Index, content_words, overlap, similar
 from amnesiad.search.index import K1, MAX_QUERY_TERMS, B
 from amnesiad.search.terms import query_terms, required_terms, terms
 
@@ -46,11 +46,13 @@ def found(index: Index, query: str) -> list[str]:
         ("用户服务器部署在腾讯云国内节点", "云"),
         ("ｶﾀｶﾅで書く", "カタカナ"),
         ("วันนี้อากาศดี", "อากาศ"),
+        ("ភាសាខ្មែរពិរោះ", "ខ្មែរ"),
+        ("မြန်မာစကားပြော", "စကား"),
         ("हिन्दी में लिखा", "हिन्दी"),
     ],
 )
 def test_c48_text_without_spaces_is_found(content: str, query: str) -> None:
-    """C48: a word inside a run of Chinese, Japanese, Korean or Thai is found, also a single character."""
+    """C48: a word inside a run of Chinese, Japanese, Korean, Thai, Khmer or Burmese is found, also a single character."""
     index = index_of("nothing of the kind", content)
     assert found(index, query) == ["n1"]
     assert index.contains_all_words(query) == {"n1"}
@@ -75,6 +77,15 @@ def test_c48_text_without_spaces_is_found(content: str, query: str) -> None:
         ("deployed 🎉 today", "🎉"),
         ("用腾讯云CDN加速x.py", "cdn"),
         (r"open C:\src\app.py", "app.py"),
+        ("pool of MySQLClient", "mysql"),
+        ("kept by GitHubActionsRunner", "github"),
+        ("the OAuth2Token expired", "oauth2"),
+        ("collect userIDs", "ids"),
+        ("then parseURLs", "URLs"),
+        ("zero\u200bwidth and soft\u00adhyphen", "zerowidth"),
+        ("zero\u200bwidth and soft\u00adhyphen", "softhyphen"),
+        ("a word\ufe0f beside a selector", "word"),
+        ("zerowidth", "zero\u2060width"),
     ],
 )
 def test_identifiers_are_found_whole_and_in_parts(content: str, query: str) -> None:
@@ -92,6 +103,13 @@ def test_identifiers_are_found_whole_and_in_parts(content: str, query: str) -> N
         ("le dépôt-fantôme", "depot"),
         ("все ещё стоит", "еще"),
         ("η Αθήνα", "αθηνα"),
+        ("miasto Łódź", "lodz"),
+        ("tiếng Việt đẹp", "dep"),
+        ("rødgrød og æbler", "aebler"),
+        ("ılık su", "ilik"),
+        ("مَرْحَبًا بكم", "مرحبا"),
+        ("أحمد هنا", "احمد"),
+        ("שָׁלוֹם רב", "שלום"),
     ],
 )
 def test_a_word_is_found_however_it_is_accented(content: str, query: str) -> None:
@@ -311,6 +329,23 @@ def bm25(contents: Sequence[str], query: Iterable[str]) -> dict[str, float]:
 def test_rare_words_weigh_more_than_common_ones() -> None:
     """A note with the query's rare word stands above one with its common word."""
     assert found(index_of("port a", "port b", "port c", "valkey d"), "port valkey")[0] == "n3"
+
+
+@pytest.mark.parametrize(
+    ("query", "kept"),
+    [
+        ("Is the port (of) staging open?", "port staging open?"),
+        ("The, of", "The, of"),
+        ("is_valid in src/a.py", "is_valid src/a.py"),
+        ("do not", "not"),
+        ("這是 the", "這是"),
+        ("the !", "the !"),
+        ("", ""),
+    ],
+)
+def test_words_that_carry_no_statement_are_left_out_of_a_query(query: str, kept: str) -> None:
+    """Unless it has no others: who asks for *the* alone means just that. A part of a name stays."""
+    assert content_words(query) == kept
 
 
 @pytest.mark.parametrize("query", ["", " ", "*", "?!", "\n"])

@@ -316,6 +316,23 @@ async def test_what_injection_renews_is_a_setting(
     assert (await log_types(service)).count("renewed") == expected
 
 
+async def test_a_step_that_shares_only_small_words_asks_for_nothing(service: Service, clock: ManualClock) -> None:
+    """C31: *the* and *for* in a prompt renew no note and bring no revoked one: else every prompt would keep all alive."""
+    await remember(service, "the port for the database is 9090")
+    wrong = await remember(service, "the old host is the first one", kind="decision")
+    await call(service, "revoke", id=wrong, reason="it moved")
+    clock.advance(5 * DAY)
+    asked: dict[str, Any] = {"query": "fix the login page for the admin"}
+    shown = await call(service, "inject", **asked)
+    assert len(shown.ids) == 1
+    assert shown.deterrents == ()
+    found = await call(service, "recall", **asked)
+    assert (found.notes, found.deterrents) == ((), ())
+    await service.quiesce()
+    assert "renewed" not in await log_types(service)
+    assert len((await call(service, "recall", query="the")).notes) == 1
+
+
 async def test_preview_is_inject_without_a_trace(service: Service, clock: ManualClock) -> None:
     """C10: preview shows what inject would, and leaves no ledger entry, renewal or count behind."""
     await remember(service, "the database is postgres")

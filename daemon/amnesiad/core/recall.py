@@ -39,7 +39,7 @@ GRADE_MENTIONED: Final = 1
 GRADE_NONE: Final = 0
 
 # A word character, except in scripts that are written without spaces: 修改src/app.py文件 mentions a path.
-_WORD: Final = r"[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+_WORD: Final = r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uff66-\uff9f]"
 
 
 class Parts(NamedTuple):

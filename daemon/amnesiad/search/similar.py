@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from amnesiad.search.index import Index
-from amnesiad.search.terms import query_terms
+from amnesiad.search.terms import STOPWORDS, query_terms
 
 SIMILAR: Final = 0.6
 """From here on a text shares *most* of its words with another: two of three, three of five, never one of two."""
@@ -24,13 +24,6 @@ CANDIDATES: Final = 16
 
 CANDIDATE_TERMS: Final = 12
 """Rarest terms by which candidates are found, for the same reason."""
-
-_COMMON: Final = (
-    "a an and are as at be been by do does for from has have in into is it its of on or that the their then there "
-    "these they this to was were when which will with you your"
-)
-STOPWORDS: Final = frozenset(_COMMON.split())
-"""English words that carry no statement. *No*, *not* and *never* are not among them."""
 
 
 def overlap(a: str, b: str) -> float:

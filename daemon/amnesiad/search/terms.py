@@ -1,10 +1,12 @@
 r"""Text to terms, the same way for notes and for queries, so that whatever is written can be found.
 
 A term is a case-folded (NFKC) word. Identifiers, paths and versions (``get_user``, ``getUser``, ``src/app.py``,
-``--allow-dangerous``, ``v1.2.3``) give the whole and its parts; a path also its components. Chinese, Japanese, Korean
-and Thai are written without spaces: a run of them gives every pair of neighbours, and each character, so that a query
-of one character finds it too. Emoji are terms. A word with accents is also filed without them, under a sign that keeps
-it apart: ``cafe`` finds ``café``, and is no word of it. All patterns run in linear time: the text may be hostile.
+``--allow-dangerous``, ``v1.2.3``) give the whole and its parts; a path also its components, camelCase also every two
+parts that stand together (``mysql`` of ``MySQLClient``). Chinese, Japanese, Korean, Thai, Burmese and Khmer are written
+without spaces: a run of them gives every pair of neighbours, and each character, so that a query of one character finds
+it too. Emoji are terms. Characters that show nothing count for nothing, as where a note is shown. A word with accents is
+also filed without them, under a sign that keeps it apart: ``cafe`` finds ``café``, and is no word of it. All patterns
+run in linear time: the text may be hostile.
 """
 
 from __future__ import annotations
@@ -15,21 +17,39 @@ from collections.abc import Iterable, Iterator
 from operator import add
 from typing import Final
 
+from amnesiad.core.invisible import SELECTORS, dropped
+
 _RUN: Final = (
-    "\u0e00-\u0eff\u1100-\u11ff\u3005-\u3007\u3041-\u3096\u3099-\u30fa\u30fc-\u318f\u31a0-\u31bf\u31f0-\u31ff"
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1100-\u11ff\u3005-\u3007\u3041-\u3096\u3099-\u30fa\u30fc-\u318f\u31a0-\u31bf\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U0003ffff"
 )
 _EMOJI: Final = "\u2600-\u27bf\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff"
+_POINTS: Final = (
+    "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
+    "\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed"
+)
+"""The vowels and marks of Hebrew and Arabic, which most texts leave out."""
 # Marks belong to the letter before them; Python's \w leaves them out, which would cut Hindi words to pieces.
-_LETTER: Final = rf"(?:[^\W_{_RUN}]|[\u0300-\u036f\u0900-\u0963\u0970-\u0dff])"
+_LETTER: Final = rf"(?:[^\W_{_RUN}]|[\u0300-\u036f{_POINTS}\u0900-\u0963\u0970-\u0dff])"
 _JOINER: Final = r"[_./:@#+~\\-]"
 _PATH_SEPARATOR: Final = re.compile(r"[/\\]+")
 
 PLAIN: Final = "\u00b4"
 """Before a word that is written with accents, without them. In NFKC no text holds this sign."""
-_ACCENTS: Final = re.compile("[\u0300-\u036f]")
-# Latin, Greek and Cyrillic: other scripts need not be taken apart, which takes longer than to look.
-_ACCENTED: Final = re.compile("[\u00c0-\u024f\u0300-\u04ff\u1e00-\u1fff]")
+_ACCENTS: Final = re.compile(f"[\u0300-\u036f{_POINTS}]")
+# Latin, Greek, Cyrillic, Hebrew and Arabic: other scripts need not be taken apart, which takes longer than to look.
+_ACCENTED: Final = re.compile(f"[\u00c0-\u024f\u0300-\u04ff\u0622-\u0626{_POINTS}\u1e00-\u1fff]")
+_BARE: Final = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ı": "i", "ħ": "h", "ŧ": "t", "æ": "ae", "œ": "oe"})
+"""Letters with something about them that is no mark of its own to Unicode, as people type them without it."""
+
+_COMMON: Final = (
+    "a an and are as at be been by do does for from has have in into is it its of on or that the their then there "
+    "these they this to was were when which will with you your"
+)
+STOPWORDS: Final = frozenset(_COMMON.split())
+"""English words that carry no statement. *No*, *not* and *never* are not among them."""
+_EDGES: Final = ".,;:!?\"'`()[]{}<>*"
+"""What may stand around a word in a sentence."""
 
 # The look-behind keeps a long word from being tried again from each of its characters.
 _ASCII_JOINED: Final = re.compile(rf"(?<![a-z0-9])[a-z0-9]++(?:{_JOINER}++[a-z0-9]++)+")
@@ -45,14 +65,25 @@ _PARTED: Final = "".join(char if char.isalnum() else " " for char in map(chr, ra
 """As a translation of ASCII text: everything between words becomes a space."""
 
 _HUMPED_WORD: Final = re.compile(r"[A-Za-z0-9]+")
-_HUMPS: Final = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+|[0-9]+")
+_HUMPS: Final = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+|[0-9]+")
+
+
+class _Shown(dict[int, int | None]):
+    """A table for ``str.translate`` that drops what shows nothing, and decides about a character when it first meets it."""
+
+    def __missing__(self, code: int) -> int | None:
+        self[code] = shown = None if dropped(code) or code in SELECTORS else code
+        return shown
+
+
+_shown: Final = _Shown()
 
 
 def _normal(text: str) -> tuple[str, str]:
-    """The text in NFKC, as written and case-folded."""
+    """The text in NFKC without what shows nothing, as written and case-folded."""
     if text.isascii():
         return text, text.lower()
-    written = unicodedata.normalize("NFKC", text)
+    written = unicodedata.normalize("NFKC", text.translate(_shown))
     return written, unicodedata.normalize("NFKC", written.casefold())
 
 
@@ -118,10 +149,17 @@ def required_terms(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def content_words(query: str) -> str:
+    """The query without the words that carry no statement, for they would find what has nothing to do with it; as it is
+    where it has no others."""
+    kept = " ".join(word for word in query.split() if word.strip(_EDGES).lower() not in STOPWORDS)
+    return kept if query_terms(kept) else query
+
+
 def _without_accents(folded: str) -> str:
     if folded.isascii() or not _ACCENTED.search(folded):
         return folded
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", folded)))
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", folded))).translate(_BARE)
 
 
 def _unspaced(folded: str) -> Iterator[str]:
@@ -144,10 +182,12 @@ def _components(whole: str) -> list[str]:
 
 
 def _humps(written: str) -> Iterator[str]:
-    """The parts of camelCase words; the words themselves are terms already."""
+    """The parts of camelCase words, and two that stand together; the words themselves are terms already."""
     for word in _HUMPED_WORD.findall(written):
-        if not word[1:].islower() and not word.isupper():
-            parts = _HUMPS.findall(word)
-            if len(parts) > 1:
-                for part in parts:
-                    yield part.lower()
+        if word[1:].islower() or word.isupper():
+            continue
+        parts = [part.lower() for part in _HUMPS.findall(word)]
+        if len(parts) > 1:
+            yield from parts
+        if len(parts) > 2:
+            yield from map(add, parts, parts[1:])

@@ -18,7 +18,7 @@ from amnesiad.core import clocks, intake, render
 from amnesiad.core import recall as ranking
 from amnesiad.core.callers import Caller
 from amnesiad.core.notes import Note
-from amnesiad.search import Asked, Fusion, by_relevance, by_worth
+from amnesiad.search import Asked, Fusion, Layer, by_relevance, by_worth, content_words
 from amnesiad.service.answers import view_fields
 from amnesiad.service.ledger import Shown
 from amnesiad.service.showing import Selected, Showing, check_query
@@ -129,7 +129,7 @@ class Recalling(Showing):
         policy, live = workspace.policy, workspace.live
         question = asked(workspace, caller, wanted, now, banded=True)
         fusion = self.fusion(workspace, query, question)
-        layers = live.layers(query, question.among) if fusion is None else fusion.layers()
+        layers = self.layers(workspace, query, question, fusion)
         tie_width = max(policy.tie_width, ranking.MIN_TIE_WIDTH)
         scores = dict(by_relevance(live, layers, question, limit, tie_width=tie_width, cap=ranking.POOL_CAP))
         pool = [
@@ -141,20 +141,22 @@ class Recalling(Showing):
     def found(self, workspace: Workspace, caller: Caller, query: str, note_id: str, now: int) -> bool:
         """Whether the query finds this note at all, by words or by meaning, wherever it then stands."""
         question = asked(workspace, caller, ranking.Filter(), now, banded=True)
-        fusion = self.fusion(workspace, query, question)
-        layers = workspace.live.layers(query, question.among) if fusion is None else fusion.layers()
+        layers = self.layers(workspace, query, question, self.fusion(workspace, query, question))
         slot = workspace.live.slots([note_id])[0]
         return any(slot in layer.slots for layer in layers)
+
+    def layers(self, workspace: Workspace, query: str, question: Asked, fusion: Fusion | None) -> Iterator[Layer]:
+        """What the query finds: by its content words and by meaning, or by words alone where there is no ``fusion``."""
+        return workspace.live.layers(content_words(query), question.among) if fusion is None else fusion.layers()
 
     def fusion(self, workspace: Workspace, query: str, question: Asked) -> Fusion | None:
         """Relevance by words and by meaning; ``None`` where there is no model, and words alone count."""
         vector = self.meaning.asked(query)
         if workspace.vectors is None or vector is None:
             return None
-
         return Fusion(
             workspace.live,
-            query,
+            content_words(query),
             question.among,
             workspace.vectors,
             vector,
@@ -176,7 +178,7 @@ class Recalling(Showing):
         narrowed = msgspec.structs.replace(wanted, states=frozenset())
         ids: Iterable[str] = tuple(workspace.revoked)
         if query:
-            ids = (note_id for note_id, _ in workspace.ended.score(query, workspace.audience(caller)))
+            ids = (note_id for note_id, _ in workspace.ended.score(content_words(query), workspace.audience(caller)))
         found = (
             note
             for note in workspace.visible_ended(caller, now, ids)
