@@ -25,6 +25,7 @@ from tests.support import PATIENCE_S, Fleet, Process
 import amnesiad
 from amnesiad.mcp.table import load_table
 from amnesiad.shims import connect
+from amnesiad.tasks import end
 
 SHIM: Final = ["-I", "-S", str(Path(amnesiad.__file__).parent / "shims" / "mcp.py")]
 TOOLS: Final = sorted(load_table().tools)
@@ -305,9 +306,7 @@ async def admitting(served: Served) -> AsyncIterator[str]:
 
         ways = [asyncio.create_task(inward()), asyncio.create_task(outward())]
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
+        await end(*ways)
         for one in (writer, inner):
             one.close()
         await asyncio.gather(writer.wait_closed(), inner.wait_closed(), return_exceptions=True)

@@ -24,6 +24,7 @@ from amnesiad.errors import Invalid
 from amnesiad.integrations import govern
 from amnesiad.integrations.govern import Governor, LangGraphItems, Mem0Items, mirror_ref
 from amnesiad.service import Service
+from amnesiad.tasks import end
 
 
 class Drawer:
@@ -62,8 +63,7 @@ async def governing(daemon: str, targets: dict[str, Any], **options: Any) -> Asy
         try:
             yield governor
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            await end(running)
 
 
 async def view(service: Service, note_id: str) -> wire.NoteView:

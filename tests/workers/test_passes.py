@@ -145,25 +145,46 @@ async def test_a_note_forgotten_between_read_and_write_stays_forgotten(
     assert await world.note("a") is None
 
 
-async def test_thirty_runs_are_as_good_as_one(world: World) -> None:
+async def maintain(world: World) -> None:
+    """Every maintenance pass, once."""
+    for work in (settle, refile, check_anchors, purge_audit, reconcile):
+        await work(world.context, world.ws)
+    await scrub(world.context)
+    await trim(world.context)
+
+
+async def test_thirty_runs_are_as_good_as_one(redis: Redis, tmp_path: Path) -> None:
     """C32: every maintenance pass run 30 times gives what once gave; exempt kinds are untouched, no time moves."""
+    world = await new_world(redis, str(tmp_path))
     await world.remember("p", "q")
+    await world.remember("record", kind="finding")
     await world.remember("rule", kind="directive", ttl_ms=None)
     await world.remember("pin", pinned=True)
+    await world.remember("drifted", kind="finding", ttl_ms=None, anchors=[Anchor("gone.py", "0" * 64)])
+    await world.open("s1")
     world.now += MINUTE
-    await settle(world.context, world.ws)
-    await scrub(world.context)
+    await maintain(world)
+    states = {name: (await world.note(name)).state for name in ("record", "rule", "pin", "drifted")}  # type: ignore[union-attr]
+    assert states == {"record": "expired", "rule": "active", "pin": "active", "drifted": "stale"}
     before = await world.dump()
     for _ in range(30):
-        await settle(world.context, world.ws)
-        await refile(world.context, world.ws)
-        await purge_audit(world.context, world.ws)
-        await reconcile(world.context, world.ws)
-        await scrub(world.context)
+        await maintain(world)
     assert await world.dump() == before
     rule = await world.note("rule")
     assert rule is not None
     assert rule.version == 1
+
+
+async def test_similar_notes_are_never_merged(world: World) -> None:
+    """C20: a chain of notes that hardly differ goes through every pass: ids and texts stay, and nothing is recorded."""
+    chain = ids(40)
+    await world.remember(*chain, kind="finding", ttl_ms=None)
+    world.now += MINUTE
+    await maintain(world)
+    assert await world.counts() == {"created": 40}
+    assert {getattr(await world.note(note_id), "state", None) for note_id in chain} == {"active"}
+    found = await words(world.redis, world.keys, chain)
+    assert [one and one.content for one in found] == [f"the words of {note_id}" for note_id in chain]
 
 
 @pytest.mark.parametrize("place", ["heads", "vault"])
