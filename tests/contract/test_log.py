@@ -22,7 +22,7 @@ from amnesiad.store.keys import Keys
 from amnesiad.store.log import START, Cell, Log, Outcome, Unit, at_or_past, parse_stored, seq_key
 from amnesiad.store.policies import read_policy, write_policy
 from amnesiad.store.units import UNSCRUBBED, text_cell
-from amnesiad.store.vault import Head, Tomb, heads
+from amnesiad.store.vault import Head, heads
 from amnesiad.store.vault import words as words_of
 
 
@@ -211,7 +211,7 @@ class TestUnits:
         tomb = await driver.tomb(note_id)
         assert tomb.kept == Words(content="kept for a while")
         builder = driver.builder()
-        builder.retomb(tomb.note, Tomb(tomb.note, tomb.actor), drops_copy=True)
+        builder.retomb(tomb, purge=True)
         assert (await driver.log.commit(builder.build())).status == "ok"
         stored = await dump(driver.redis)
         assert "kept for a while" not in repr(stored)

@@ -22,7 +22,9 @@ from redis.retry import Retry as ConnectionRetry
 from amnesiad import wire
 from amnesiad.errors import Bug, Deadline
 from amnesiad.store.faults import store_errors
-from amnesiad.store.keys import BRIDGE_GROUP, LIFECYCLE
+from amnesiad.store.keys import BRIDGE_GROUP, LIFECYCLE, Keys
+from amnesiad.store.log import Log
+from amnesiad.store.owners import close_owners
 from amnesiad.store.queue import MODULE, QUEUE, queue_health, use_prefix, worker_alive
 
 MAX_RETRIES: Final = 3
@@ -60,7 +62,7 @@ SPECS: Final[dict[str, Spec]] = {
     "settle": Spec(timeout_s=45, result_ttl_s=0, once_in_ms=15_000),
     "unplug": Spec(timeout_s=45, result_ttl_s=0, once_in_ms=0),
     "check_anchors": Spec(timeout_s=120, result_ttl_s=0, once_in_ms=15_000),
-    "refile": Spec(timeout_s=120, result_ttl_s=0, once_in_ms=0),
+    "refile": Spec(timeout_s=120, result_ttl_s=0, once_in_ms=15_000),
     "scrub": Spec(timeout_s=120, result_ttl_s=0, once_in_ms=15_000),
     "reconcile": Spec(timeout_s=300, result_ttl_s=60, once_in_ms=60_000),
     "purge_audit": Spec(timeout_s=600, result_ttl_s=3_600, once_in_ms=86_400_000),
@@ -108,13 +110,17 @@ class Jobs:
             self.on_scrub()
 
     async def refile(self, ws: str) -> None:
-        """Have every note filed anew by the policy in force."""
-        await self.enqueue("refile", ws)
+        """Have every note filed anew by the policy in force. A lost wish is made up for by the timer."""
+        await self.enqueue("refile", ws, key=ws)
 
     async def end_owner(self, ws: str, owner: str) -> None:
-        """Have an owner ended now, with all below it."""
+        """End an owner now, with all below it: closed at once, so that what is written from here on is of another life,
+        and their notes by a job. Raises ``NotFound`` for a workspace that was dropped."""
         seconds, micros = await self._store_time()
-        await self.enqueue("unplug", ws, owner, seconds * 1000 + micros // 1000, None, None, True)
+        heard_at = seconds * 1000 + micros // 1000
+        log = Log(self._redis, Keys(ws))
+        await close_owners(log, owner, children=True, heard_at=heard_at, at=None, source=None)
+        await self.enqueue("unplug", ws, owner, heard_at, None, None, True)
 
     def due(self, ws: str, at: int) -> None:
         """Tell that something of the workspace is due at store time ``at`` (ms)."""

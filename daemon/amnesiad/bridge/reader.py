@@ -46,7 +46,7 @@ from amnesiad.store.contexts import forget_shown
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, Keys
 from amnesiad.store.log import Log, seq_key
-from amnesiad.store.owners import children_of, close_owner, open_owner, read_owner, touch_owners
+from amnesiad.store.owners import close_owners, open_owner, read_owner, touch_owners
 from amnesiad.store.policies import read_policy
 from amnesiad.store.workspaces import find
 
@@ -296,8 +296,7 @@ class Bridge:
                 batch.signs.setdefault(ws, {})[owner] = heard_at
             case End(owner=owner, children=children):
                 # Closed here and now, so that a start right behind this end is not taken for one of the same life.
-                for name in [owner, *(await children_of(self._redis, log.keys, owner) if children else ())]:
-                    await close_owner(log, name, heard_at=heard_at, at=event.at, source=event.source)
+                await close_owners(log, owner, children=children, heard_at=heard_at, at=event.at, source=event.source)
                 args = (ws, owner, heard_at, event.at, event.source, children)
                 batch.jobs.append(Job("unplug", args, key=f"{ws}-{seq}"))
             case Settle():

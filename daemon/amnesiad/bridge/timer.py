@@ -1,7 +1,8 @@
 """The timer: sees to it that what is due is settled on time, whether or not anything else happens in a workspace.
 
 It holds no truth. The due index in the store says what is due; hints from our own writes and a sweep over the first
-entry of every workspace's index only say when to look. A lost job is asked for again, a lost hint costs one sweep.
+entry of every workspace's index only say when to look. A lost job is asked for again, a lost hint costs one sweep. The
+same sweep sees where the index is filed by another policy than the one in force, the operator's own included.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ import structlog
 from redis.asyncio import Redis
 
 from amnesiad.bridge.jobs import Jobs
+from amnesiad.core.policy import Policy
 from amnesiad.errors import AmnesiaError, StoreUnavailable
 from amnesiad.store.clock import StoreClock
 from amnesiad.store.due import earliest
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import META
+from amnesiad.store.policies import fingerprint
 from amnesiad.store.queue import worker_alive
 from amnesiad.store.units import UNSCRUBBED
 from amnesiad.store.workspaces import all_workspaces
@@ -42,10 +45,13 @@ logger = structlog.get_logger()
 class Timer:
     """Keeps the earliest due time of every workspace and asks for settle then. ``run`` until cancelled."""
 
-    def __init__(self, redis: Redis, clock: StoreClock, jobs: Jobs, *, erase_within: int) -> None:
+    def __init__(self, redis: Redis, clock: StoreClock, jobs: Jobs, base: Policy, *, erase_within: int) -> None:
         self._redis = redis
         self._clock = clock
         self._jobs = jobs
+        self._base = fingerprint(base)
+        self._base_compared = False
+        self._unfiled: set[str] = set()
         self._scrub_every_s = min(15.0, erase_within / 1000 / SCRUB_PARTS)
         self._due: dict[str, int] = {}
         self._wake = asyncio.Event()
@@ -107,13 +113,16 @@ class Timer:
         ripe = [ws for ws, at in self._due.items() if at <= store_now]
         ticks = [name for name, at in self._next_tick.items() if now >= at]
         scrub = self._scrub_wanted and now >= self._next_scrub
-        if not (ripe or ticks or scrub):
+        if not (ripe or ticks or scrub or self._unfiled):
             return
         if not await worker_alive(self._redis):
             # Jobs for nobody would only pile up: the sweep comes back to them.
             self._due = {ws: at for ws, at in self._due.items() if at > store_now}
             self._next_scrub = max(self._next_scrub, now + SWEEP_S)
             return
+        for ws in sorted(self._unfiled):
+            await self._jobs.enqueue("refile", ws, key=ws)
+            self._unfiled.discard(ws)
         for ws in ripe:
             self._due[ws] = store_now + RELOOK_MS
             await self._jobs.enqueue("settle", ws, key=ws)
@@ -126,7 +135,8 @@ class Timer:
             await self._jobs.enqueue("scrub", key="all")
 
     async def _sweep(self) -> None:
-        """Take the earliest due time of every workspace from the store, and see whether anything is unscrubbed."""
+        """Take the earliest due time of every workspace from the store, and see whether anything is unscrubbed or filed by
+        another policy. The base is compared once: daemons that disagree about it must not file to and fro."""
         began = time.monotonic()
         names = list((await all_workspaces(self._redis)).values())
         found = await earliest(self._redis, names)
@@ -139,7 +149,9 @@ class Timer:
                 # One that was asked for a moment ago is given that moment.
                 asked = self._due.get(ws, 0)
                 due[ws] = asked if first.at < asked <= relook else first.at
-        self._due = due
+            if not first.filed.current or not (self._base_compared or first.filed.base == self._base):
+                self._unfiled.add(ws)
+        self._due, self._base_compared = due, True
         self._scrub_wanted = self._scrub_wanted or dropped > 0 or any(first.unscrubbed > 0 for first in found)
         took = time.monotonic() - began
         self._next_sweep = time.monotonic() + max(SWEEP_S, SWEEP_SHARE * took)

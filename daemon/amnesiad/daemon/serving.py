@@ -105,7 +105,7 @@ class Daemon:
             self._run("watchdog", keep_alive(every_s))
         self._run("clock", _keep_time(clock, redis))
         self._run("bridge", Bridge(redis, jobs, settings.policy, service.secrets).run())
-        self._run("timer", Timer(redis, clock, jobs, erase_within=settings.erase_within).run())
+        self._run("timer", Timer(redis, clock, jobs, settings.policy, erase_within=settings.erase_within).run())
         self._run("residence", _keep_small(service))
         # A store that goes away meanwhile costs the first readers the load, not the start.
         with contextlib.suppress(StoreUnavailable):

@@ -18,17 +18,18 @@ from amnesiad.core.errors import AmnesiaError, Forbidden, Invalid, NotFound, Ref
 from amnesiad.core.events import PolicyChanged, Provenance, encode
 from amnesiad.core.lifecycle import owner_of
 from amnesiad.core.policy import LIVE_RULES, apply_overrides, parse_setting
-from amnesiad.errors import Conflict
+from amnesiad.errors import Conflict, StoreUnavailable
 from amnesiad.service.base import MAX_ATTEMPTS
 from amnesiad.service.change import Change
 from amnesiad.service.explaining import Explaining
 from amnesiad.settings import show_setting
 from amnesiad.store import lifecycle, vault, verify, workspaces
 from amnesiad.store.connect import describe
+from amnesiad.store.copies import drop_copies
 from amnesiad.store.keys import Keys
 from amnesiad.store.log import Log
 from amnesiad.store.owners import all_owners
-from amnesiad.store.policies import write_policy
+from amnesiad.store.policies import read_policy, write_policy
 from amnesiad.store.units import UNSCRUBBED
 from amnesiad.workspace import Workspace
 
@@ -164,6 +165,8 @@ class Governing(Explaining):
             if name not in LIVE_RULES:
                 parse_setting(name, None)
 
+        bare = -1
+
         def decide(workspace: Workspace, change: Change) -> wire.PolicyAnswer:
             check_policy(caller, names, {note.provenance for note in workspace.notes.values()})
             answer = wire.PolicyAnswer(values={}, seq="")
@@ -177,6 +180,8 @@ class Governing(Explaining):
             resets = tuple(name for name in request.reset if name in workspace.overrides)
             if not sets and not resets:
                 return answer
+            if after.restorable and not workspace.policy.restorable and workspace.policy_version != bare:
+                raise _CopiesLeft
             unit, version = change.builder.unit, workspace.policy_version
             for name in (*sets, *resets):
                 event = PolicyChanged(
@@ -192,11 +197,27 @@ class Governing(Explaining):
             write_policy(unit, workspace.keys, version, sets, resets)
             return answer
 
-        await self.write(request, wire.PolicyAnswer, decide)
+        for _ in range(MAX_ATTEMPTS):
+            with contextlib.suppress(_CopiesLeft):
+                await self.write(request, wire.PolicyAnswer, decide)
+                break
+            bare = await self._without_copies(request.workspace)
+        else:
+            raise Conflict("the policy kept changing", field="set", hint="try again")
         workspace = await self.open(request.workspace, create=False)
         if workspace is not None:
             await workspace.reload_policy()
-            await self.jobs.refile(workspace.ws)
+            # The change stands whether or not this is heard: the timer sees where one has not been filed.
+            with contextlib.suppress(StoreUnavailable):
+                await self.jobs.refile(workspace.ws)
+
+    async def _without_copies(self, name: str) -> int:
+        """Take out the copies that are left from an earlier time when they were kept, so that switching them on again
+        brings none back, and return the version of the policy under which there are none; -1 where it moved."""
+        workspace = cast(Workspace, await self.open(name, create=True))
+        held = await read_policy(self.redis, workspace.keys, workspace.base)
+        done = not held.policy.restorable and await drop_copies(workspace.log, self.keyring, held)
+        return held.version if done else -1
 
     # -- lifecycle -----------------------------------------------------------------------------------------------
 
@@ -423,6 +444,10 @@ class Governing(Explaining):
         if workspace is None:
             raise NotFound("there is no such workspace", field="workspace", hint="amnesia workspaces lists them")
         return workspace
+
+
+class _CopiesLeft(Exception):
+    """Copies are to be kept again, and it is not known that none is left from before."""
 
 
 def _check_says_who(event: wire.LifecycleEvent, where: str) -> None:

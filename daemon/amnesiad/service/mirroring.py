@@ -13,7 +13,8 @@ from amnesiad.core.errors import NotFound
 from amnesiad.errors import Conflict
 from amnesiad.service.answers import changed
 from amnesiad.service.change import Change
-from amnesiad.service.transitions import UNDO_ATTEMPTS, Transitions
+from amnesiad.service.remembering import REREADS, NoteMoved
+from amnesiad.service.transitions import Transitions
 from amnesiad.store import vault
 from amnesiad.workspace import Workspace
 
@@ -28,7 +29,7 @@ class Mirroring(Transitions):
         """
         caller = request.caller.to_core()
         note_id = await self._existing(request.workspace, caller, request.id, "id")
-        for _ in range(UNDO_ATTEMPTS):
+        for _ in range(REREADS):
             workspace = await self.caught_up(request.workspace)
             if workspace is None:
                 raise NotFound(f"there is no note {note_id}", field="id")
@@ -38,7 +39,7 @@ class Mirroring(Transitions):
                 raise NotFound(f"there is no note {note_id} that can be read", field="id")
             try:
                 return await self._mirror(request, caller, note_id, grave)
-            except _MovedError:
+            except NoteMoved:
                 continue
         raise Conflict(f"note {note_id} kept changing", field="id", hint="try again")
 
@@ -51,23 +52,19 @@ class Mirroring(Transitions):
             nonlocal decided
             if grave is None:
                 if note_id not in workspace.notes:
-                    raise _MovedError
+                    raise NoteMoved
                 note = self.addressed(workspace, caller, note_id, change)
                 events = mirrors.mirror(note, caller, change.now, target=request.target, result=request.result)
                 return changed(change, change.add(note_id, events), wire.MirrorAnswer, bool(events))
             if decided:  # the unit conflicted, so the tomb is not as it was read
-                raise _MovedError
+                raise NoteMoved
             decided = True
             note = grave.tomb.note
             if not visible(note, caller, workspace.policy):
                 raise NotFound(f"there is no note {note_id}", field="id")
             events = mirrors.mirror(note, caller, change.now, target=request.target, result=request.result)
             if events:
-                change.builder.retomb(note, grave.tomb, events)
+                change.builder.retomb(grave.tomb, events)
             return changed(change, note, wire.MirrorAnswer, bool(events))
 
         return await self.write(request, wire.MirrorAnswer, decide)
-
-
-class _MovedError(Exception):
-    """The note is not where it was when it was looked for."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
@@ -14,6 +14,7 @@ from amnesiad.core.errors import IllegalTransition, Invalid, NotFound, Refused
 from amnesiad.core.events import AnyNoteEvent, Scope
 from amnesiad.core.kinds import Kind
 from amnesiad.core.notes import Anchor, Note, Words
+from amnesiad.errors import Conflict
 from amnesiad.service import similarity
 from amnesiad.service.answers import changed
 from amnesiad.service.base import A, Decide
@@ -21,6 +22,13 @@ from amnesiad.service.change import Change, new_note_id
 from amnesiad.service.guarding import MAX_ITEM_BYTES, Guarding
 from amnesiad.store import vault
 from amnesiad.workspace import Workspace
+
+REREADS: Final = 24
+"""Times that what a decision was made from is read again because the note moved meanwhile."""
+
+
+class NoteMoved(Exception):
+    """What a decision was made from is not the note's any more."""
 
 
 class Remembering(Guarding):
@@ -154,11 +162,28 @@ class Remembering(Guarding):
         if workspace is None:
             raise NotFound(f"there is no note {request.id}", field="id", hint="amnesia list shows what there is")
         note_id = await self.address(workspace, caller, request.id)
-        graves = await vault.tombs(self.redis, workspace.keys, [note_id])
-        grave = graves[0]
         reason = None if request.reason is None else intake.check_reason(request.reason)
+        for _ in range(REREADS):
+            (grave,) = await vault.tombs(self.redis, workspace.keys, [note_id])
+            owner = None if grave is None else grave.tomb.note.owner
+            decide = self._restored(caller, note_id, grave, reason)
+            try:
+                return await self.write(request, wire.RestoreAnswer, decide, owners=(owner,) if owner else ())
+            except NoteMoved:
+                continue
+        raise Conflict(f"note {note_id} kept changing", field="id", hint="try again")
+
+    def _restored(
+        self, caller: Caller, note_id: str, grave: vault.Grave | None, reason: str | None
+    ) -> Decide[wire.RestoreAnswer]:
+        """The decision made from a tomb as it was read, once: where its unit conflicts, it raises ``NoteMoved``."""
+        decided = False
 
         def decide(workspace: Workspace, change: Change) -> wire.RestoreAnswer:
+            nonlocal decided
+            if decided:
+                raise NoteMoved
+            decided = True
             if grave is None:
                 decisions.restore(
                     self.addressed(workspace, caller, note_id, change), caller, change.now, to="", kept=False
@@ -168,8 +193,9 @@ class Remembering(Guarding):
             if not visible(old, caller, change.policy):
                 raise NotFound(f"there is no note {note_id}", field="id")
             new_id = new_note_id()
-            # A copy that waits to be purged because copies are no longer kept counts as gone.
-            copy = kept if change.policy.restorable else None
+            # A copy that waits to be purged, be it that copies are no longer kept or that its time is up, counts as gone.
+            in_time = change.now < old.state_at + change.policy.audit_retention
+            copy = kept if change.policy.restorable and in_time else None
             events = decisions.restore(old, caller, change.now, to=new_id, kept=copy is not None, reason=reason)
             words = msgspec.structs.replace(cast(Words, copy), reasons={})
             if self._identical(workspace, change, (old.scope, old.owner, old.kind, words.content)) is not None:
@@ -193,11 +219,10 @@ class Remembering(Guarding):
             )
             born = decisions.create(draft, _writer_as(caller, old), change.policy, change.now)
             change.born(born, words)
-            change.builder.retomb(old, grave.tomb, events)
+            change.builder.retomb(grave.tomb, events)
             return wire.RestoreAnswer(id=new_id, restored_from=old.id, seq="")
 
-        owner = None if grave is None else grave.tomb.note.owner
-        return await self.write(request, wire.RestoreAnswer, decide, owners=(owner,) if owner else ())
+        return decide
 
     # -- parts ---------------------------------------------------------------------------------------------------
 

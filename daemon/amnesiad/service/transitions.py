@@ -15,17 +15,15 @@ from amnesiad.core import decisions, intake
 from amnesiad.core.callers import Caller
 from amnesiad.core.errors import Refused
 from amnesiad.core.events import AnyNoteEvent, Reinstated
-from amnesiad.core.notes import Anchor, Note
+from amnesiad.core.notes import Anchor, Note, Words
 from amnesiad.core.undo import undo
 from amnesiad.errors import Conflict
 from amnesiad.service.answers import changed
 from amnesiad.service.change import Change
-from amnesiad.service.remembering import Remembering
+from amnesiad.service.remembering import REREADS, NoteMoved, Remembering
 from amnesiad.store import vault
 from amnesiad.workspace import Workspace
 
-UNDO_ATTEMPTS: Final = 24
-"""Times a history is read again because its note moved meanwhile."""
 MAX_HISTORY: Final = 10_000
 """Events of one note that are walked; renewals are thinned, so a note does not get there."""
 
@@ -106,7 +104,7 @@ class Transitions(Remembering):
             note = self.addressed(workspace, caller, note_id, change)
             words = None
             if hashed and note.state != "forgotten":
-                words = msgspec.structs.replace(change.words(note_id), anchors=hashed)
+                words = _anchored_anew(change.words(note_id), hashed)
             events = decisions.reinstate(
                 note, caller, change.now, reason=reason, size=None if words is None else words.size()
             )
@@ -123,7 +121,7 @@ class Transitions(Remembering):
         why = None if request.reason is None else intake.check_reason(request.reason)
         note_id = await self._existing(request.workspace, caller, request.id, "id")
         hashed = await self._rehash(request.workspace, note_id)
-        for _ in range(UNDO_ATTEMPTS):
+        for _ in range(REREADS):
             history = await self._history(request.workspace, note_id)
 
             def decide(
@@ -131,9 +129,9 @@ class Transitions(Remembering):
             ) -> wire.UndoAnswer:
                 note = self.addressed(workspace, caller, note_id, change)
                 if not history or workspace.notes[note_id].version != history[-1].version:
-                    raise _HistoryMovedError
+                    raise NoteMoved
                 words = change.words(note_id)
-                anchored = msgspec.structs.replace(words, anchors=hashed) if hashed else words
+                anchored = _anchored_anew(words, hashed)
                 undone = undo(
                     (*history, *change.owed(note_id)),
                     caller,
@@ -154,7 +152,7 @@ class Transitions(Remembering):
 
             try:
                 return await self._write_about(request, caller, note_id, wire.UndoAnswer, decide)
-            except _HistoryMovedError:
+            except NoteMoved:
                 continue
         raise Conflict(f"note {note_id} kept changing", field="id", hint="look at its history, then try again")
 
@@ -198,8 +196,10 @@ class Transitions(Remembering):
         return await self._write_about(request, caller, note_id, answer_type, decide)
 
 
-class _HistoryMovedError(Exception):
-    """The history that a decision was made from is not the note's any more."""
+def _anchored_anew(words: Words, hashed: Sequence[Anchor]) -> Words:
+    """The words with their files' hashes of now. An anchor that an edit has set since the files were read is newer yet."""
+    known = {anchor.path: anchor for anchor in hashed}
+    return msgspec.structs.replace(words, anchors=tuple(known.get(one.path, one) for one in words.anchors))
 
 
 def _check_free(change: Change, note: Note, *, scope_owner: tuple[str, str | None], verb: str) -> None:

@@ -17,8 +17,10 @@ from amnesiad.core.notes import Note, Words, decode_words
 from amnesiad.errors import Bug
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import Keys
+from amnesiad.store.policies import FILED_CELL, Filed, filed_by
 from amnesiad.store.units import UNSCRUBBED
 from amnesiad.store.vault import Tomb, Unreadable, read_head, read_tomb
+from amnesiad.store.workspaces import POLICY_CELL
 
 SCAN_COUNT: Final = 500
 """Ids per step of a walk."""
@@ -56,10 +58,12 @@ class Filing(NamedTuple):
 
 
 class Earliest(NamedTuple):
-    """What a workspace has coming first (store ms, ``None`` for nothing), and its erasures not yet scrubbed."""
+    """What a workspace has coming first (store ms, ``None`` for nothing), its erasures not yet scrubbed, and by which
+    policy it is filed."""
 
     at: int | None
     unscrubbed: int
+    filed: Filed
 
 
 async def due_ids(redis: Redis, keys: Keys, now: int, count: int) -> list[str]:
@@ -79,9 +83,16 @@ async def earliest(redis: Redis, workspaces: Sequence[str]) -> list[Earliest]:
             keys = Keys(ws)
             pipe.zrange(keys.due, 0, 0, withscores=True)
             pipe.hget(keys.totals, UNSCRUBBED)
-        rows = await pipe.execute()
-    pairs = zip(rows[0::2], rows[1::2], strict=True)
-    return [Earliest(int(first[0][1]) if first else None, int(count or 0)) for first, count in pairs]
+            pipe.hmget(keys.cells, [POLICY_CELL, FILED_CELL])
+        rows = await pipe.execute(raise_on_error=False)
+    return [_earliest(*found) for found in zip(rows[0::3], rows[1::3], rows[2::3], strict=True)]
+
+
+def _earliest(first: Any, count: Any, cells: Any) -> Earliest:
+    """A key that is none of its type holds up no other workspace: the server's refusal stands for nothing there."""
+    at = int(first[0][1]) if isinstance(first, list) and first else None
+    unscrubbed = int(count) if isinstance(count, bytes) and count.isdigit() else 0
+    return Earliest(at, unscrubbed, filed_by(*cells) if isinstance(cells, list) else Filed(True, ""))
 
 
 async def read_items(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[DueItem]:

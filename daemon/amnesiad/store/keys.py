@@ -57,7 +57,7 @@ class Keys:
         self.vault = p + "vault"
         # hash · commit · id → version|op|seq|tomb of forgotten notes; hash and copy purged
         self.tomb = p + "tomb"
-        # hash · commit · slot:, text:, owner:, policy, scrub → stamp|op|seq|payload; compared and set
+        # hash · commit · slot:, text:, owner:, policy, filed, scrub → stamp|op|seq|payload; compared and set
         self.cells = p + "cells"
         # zset · commit writes, timer and passes read · id by the time of its next transition or purge
         self.due = p + "due"

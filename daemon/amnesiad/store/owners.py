@@ -57,6 +57,14 @@ class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
 SCAN_COUNT: Final = 1000
 """Cells per HSCAN step."""
 
+_TOUCH_LUA: Final = """
+for i = 1, #ARGV, 3 do
+  local cell = redis.call('HGET', KEYS[1], ARGV[i])
+  if cell and string.match(cell, '^%d+o|') then redis.call('ZADD', KEYS[2], 'GT', ARGV[i + 2], ARGV[i + 1]) end
+end
+"""
+"""One step: an end that came between look and touch would lose its mark ``UNFINISHED``, a drop would leave the leases."""
+
 _STAMP: Final = re.compile(r"([0-9]{1,18})([oc])")
 _decoder: Final = msgspec.json.Decoder(Owner)
 _encoder: Final = msgspec.json.Encoder()
@@ -224,6 +232,14 @@ async def close_owner(log: Log, owner: str, *, heard_at: int, at: int | None, so
     raise Conflict("the owner's cell kept moving", hint="the event is tried again")
 
 
+async def close_owners(
+    log: Log, owner: str, *, children: bool, heard_at: int, at: int | None, source: str | None
+) -> dict[str, int]:
+    """``close_owner``, and with ``children`` also for every owner below this one: the answer for each by its name."""
+    names = [owner, *(await children_of(log.redis, log.keys, owner) if children else ())]
+    return {name: await close_owner(log, name, heard_at=heard_at, at=at, source=source) for name in names}
+
+
 async def _move(log: Log, owner: str, known: Owner, new: Owner, now: int) -> bool:
     unit = Unit()
     set_owner(unit, log.keys, owner, known, new, now)
@@ -248,28 +264,23 @@ async def touch_owners(redis: Redis, keys: Keys, signs: dict[str, int]) -> None:
     """Record signs of life (owner → store ms) of open owners. A late one of a closed owner is no life."""
     if not signs:
         return
-    names = list(signs)
+    args = [part for name, at in signs.items() for part in (owner_field(name), name, at)]
     with store_errors():
-        cells = cast(list[bytes | None], await redis.hmget(keys.cells, [owner_field(name) for name in names]))
-        alive = {
-            name: signs[name]
-            for name, raw in zip(names, cells, strict=True)
-            if (owner := readable_owner(raw)) is not None and owner.open
-        }
-        if alive:
-            await redis.zadd(keys.leases, alive, gt=True)
+        script = redis.register_script(_TOUCH_LUA)
+        await script(keys=[keys.cells, keys.leases], args=args)
 
 
 async def children_of(redis: Redis, keys: Keys, owner: str) -> list[str]:
-    """Every owner below this one (``owner/…``) that is open, or closed and unfinished."""
-    prefix, found, start = f"{owner}/".encode(), [], 0
-    while True:
-        with store_errors():
-            page = cast(list[bytes], await redis.zrange(keys.leases, start, start + LEASES_PER_READ - 1))
-        found += [name.decode() for name in page if name.startswith(prefix)]
-        if len(page) < LEASES_PER_READ:
-            return found
-        start += LEASES_PER_READ
+    """Every owner below this one (``owner/…``) that is open, or closed and unfinished.
+
+    A scan, since a walk by rank would pass over one whose lease is refreshed meanwhile.
+    """
+    prefix, found = f"{owner}/".encode(), set()
+    with store_errors():
+        async for name, _ in redis.zscan_iter(keys.leases, count=LEASES_PER_READ):
+            if name.startswith(prefix):
+                found.add(name.decode())
+    return sorted(found)
 
 
 async def lapsed_owners(redis: Redis, keys: Keys, before: int) -> list[tuple[str, int]]:
@@ -277,6 +288,13 @@ async def lapsed_owners(redis: Redis, keys: Keys, before: int) -> list[tuple[str
     with store_errors():
         rows = cast(list[tuple[bytes, float]], await redis.zrangebyscore(keys.leases, "-inf", before, withscores=True))
     return [(name.decode(), int(at)) for name, at in rows]
+
+
+async def last_seen(redis: Redis, keys: Keys, owner: str) -> int | None:
+    """The time of the owner's last sign of life (store ms), ``UNFINISHED``, or ``None`` for one without a lease."""
+    with store_errors():
+        at = await redis.zscore(keys.leases, owner)
+    return None if at is None else int(at)
 
 
 class Holding(NamedTuple):
@@ -324,6 +342,7 @@ async def leases_may_lapse(redis: Redis, now: int) -> bool:
     """
     with store_errors():
         seen, back = cast(list[bytes | None], await cast(Any, redis.hmget(META, [_SEEN, _BACK])))
-        returned = now if seen is None or now - int(seen) > AWAY_MS else int(back or now)
+        # A time that lies ahead is one of before the clock was set back: it says no more about who was away.
+        returned = now if seen is None or abs(now - int(seen)) > AWAY_MS else int(back or now)
         await cast(Any, redis.hset(META, mapping={_SEEN: now, _BACK: returned}))
     return now - returned >= GRACE_MS

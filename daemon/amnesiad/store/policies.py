@@ -1,9 +1,14 @@
-"""A workspace's live policy overrides: a hash of names and JSON values, and a version that every unit compares."""
+"""A workspace's live policy overrides: a hash of names and JSON values, and a version that every unit compares.
+
+What follows from a policy and stands in the store (due times, how long tombs are kept and with what) is filed anew after a
+change, by a job. A cell beside the version says by which policy it is filed, so that no lost job leaves it as it was.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 import structlog
@@ -14,8 +19,11 @@ from amnesiad.core.policy import Policy, apply_overrides
 from amnesiad.errors import NotFound
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import Keys
-from amnesiad.store.log import Cell, Unit, parse_stored
-from amnesiad.store.workspaces import POLICY_CELL
+from amnesiad.store.log import Cell, Log, Unit, parse_stored
+from amnesiad.store.workspaces import FIRST_POLICY, POLICY_CELL
+
+FILED_CELL: Final = "filed"
+"""Its stamp is the version of the policy by which everything is filed, its payload the ``fingerprint`` of the base."""
 
 logger = structlog.get_logger()
 
@@ -65,6 +73,37 @@ def fitting(base: Policy, overrides: Mapping[str, object]) -> Policy:
         except Invalid as error:
             logger.warning("a live setting does not fit and is left out", setting=name, reason=error.message)
     return policy
+
+
+def fingerprint(base: Policy) -> str:
+    """What tells an operator's policy from another one, in 16 hexadecimal digits."""
+    return hashlib.sha256(msgspec.json.encode(base)).hexdigest()[:16]
+
+
+class Filed(NamedTuple):
+    """By which policy a workspace is filed: whether that is the version in force, and the base's ``fingerprint``."""
+
+    current: bool
+    base: str
+
+
+def filed_by(policy: bytes | None, filed: bytes | None) -> Filed:
+    """What the two cells say. One that is damaged is for ``verify`` to name: no filing would mend it."""
+    version = b"" if policy is None else policy.partition(b"|")[0]
+    stamp, _, _, base = (filed or b"%d|||" % FIRST_POLICY).split(b"|", 3)
+    return Filed(stamp == version or not version.isdigit(), base.decode(errors="replace"))
+
+
+async def mark_filed(log: Log, version: int, base: Policy) -> bool:
+    """Record that everything is filed by that version of the policy over this base; ``False`` where it has moved on."""
+    with store_errors():
+        raw = cast(bytes | None, await log.redis.hget(log.keys.cells, FILED_CELL))
+    held, mark = "" if raw is None else parse_stored(raw).stamp, fingerprint(base)
+    if raw is not None and held == str(version) and parse_stored(raw).value == mark.encode():
+        return True
+    unit = Unit()
+    unit.cells += [Cell(POLICY_CELL, str(version), "="), Cell(FILED_CELL, held, str(version), mark)]
+    return (await log.commit(unit)).status in ("ok", "own")
 
 
 def write_policy(unit: Unit, keys: Keys, version: int, changes: Mapping[str, object], resets: tuple[str, ...]) -> None:

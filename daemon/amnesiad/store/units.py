@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
+import msgspec
+
 from amnesiad.core import clocks
 from amnesiad.core.events import AnyNoteEvent, Forgotten, encode
 from amnesiad.core.notes import Note, Words, apply, encode_note, encode_words
@@ -64,6 +66,15 @@ def _held(note: Note, words: Words | None, keyring: Keyring) -> Derived:
     total = PERISHABLE_BYTES if note.regime == "perishable" else RECORD_BYTES
     watched = note.live and words is not None and any(anchor.sha256 is not None for anchor in words.anchors)
     return Derived(frozenset(cells), note.owner, watched, None, total, note.size)
+
+
+def fitted(tomb: Tomb, policy: Policy) -> Tomb:
+    """The tomb as the policy has it: kept for ``audit_retention``, with its copy only while copies are kept."""
+    return msgspec.structs.replace(
+        tomb,
+        kept=tomb.kept if policy.restorable else None,
+        purge_at=None if tomb.purge_at is None else tomb.note.state_at + policy.audit_retention,
+    )
 
 
 _NOTHING: Final = Derived(frozenset(), None, False, None, "", 0)
@@ -133,23 +144,24 @@ class Builder:
             raise Bug(f"note {note_id} changes twice in one unit: the second would conflict with the first")
         self._changed.add(note_id)
 
-    def retomb(
-        self, before: Note, tomb: Tomb, events: Sequence[AnyNoteEvent] = (), *, drops_copy: bool = False
-    ) -> None:
-        """Rewrite the tomb of a forgotten note: purged of hash and copy, or marked as restored.
+    def retomb(self, tomb: Tomb, events: Sequence[AnyNoteEvent] = (), *, purge: bool = False) -> None:
+        """Rewrite the tomb of a forgotten note with its new events, as ``fitted``; with ``purge`` without hash and copy.
 
-        ``drops_copy`` says that the tomb held words until now: they stay in the data files until the next scrub.
+        A purge moves no version, so ``tomb`` may have been read before one: what the policy does not keep is never put
+        back. A copy that goes stays in the data files until the next scrub.
         """
-        self._once(before.id)
-        if drops_copy:
+        self._once(tomb.note.id)
+        after = msgspec.structs.replace(tomb, content_hash=None, kept=None, purge_at=None) if purge else tomb
+        after = fitted(after, self.policy)
+        if tomb.kept is not None and after.kept is None:
             self._totals[UNSCRUBBED] = self._totals.get(UNSCRUBBED, 0) + 1
-        note = before
+        note = tomb.note
         for event in events:
             note = apply(note, event)
-        value = encode_tomb(Tomb(note, tomb.actor, tomb.content_hash, tomb.kept, tomb.purge_at))
+        value = encode_tomb(msgspec.structs.replace(after, note=note))
         encoded = tuple(encode(event) for event in events)
-        self.unit.notes.append(NoteOp(note.id, "t", before.version, "t", note.version, value, encoded))
-        self.unit.due.append((note.id, tomb.purge_at))
+        self.unit.notes.append(NoteOp(note.id, "t", tomb.note.version, "t", note.version, value, encoded))
+        self.unit.due.append((note.id, after.purge_at))
 
     def _tomb(self, note: Note, events: Sequence[AnyNoteEvent], words: Words | None, content_hash: str | None) -> Tomb:
         end = next(event for event in reversed(events) if isinstance(event, Forgotten))

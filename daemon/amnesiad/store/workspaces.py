@@ -57,20 +57,31 @@ if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return -1 end
 if moved(KEYS[3], ARGV[3]) then return -2 end
 redis.call('HDEL', KEYS[1], ARGV[1])
 redis.call('HINCRBY', KEYS[2], 'unscrubbed', 1)
+for _, field in ipairs(redis.pcall('HKEYS', KEYS[4])) do
+  if string.sub(field, 1, 6) == 'owner:' then redis.call('UNLINK', ARGV[4] .. string.sub(field, 7)) end
+end
 for i = 3, #KEYS do redis.call('UNLINK', KEYS[i]) end
 return 1
 """
 )
-"""One step too: the words are still in the data files, and only the count of unscrubbed erasures remembers it."""
+"""One step too: the words are still in the data files, and only the count of unscrubbed erasures remembers it. What whoever
+is killed right behind it leaves are answers and ledgers, which expire."""
 
 
 _DISCARD_LUA: Final = """
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] or redis.call('EXISTS', KEYS[2]) == 1 then return 0 end
 redis.call('HDEL', KEYS[1], ARGV[1])
-redis.call('UNLINK', KEYS[3])
+redis.call('UNLINK', KEYS[3], KEYS[4])
 return 1
 """
-"""Only while its log is empty: a write that came between keeps the workspace."""
+"""Only while its log is empty: a write that came between keeps the workspace. An owner may have begun in it."""
+
+_CREATE_LUA: Final = """
+if redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2]) == 0 then return redis.call('HGET', KEYS[1], ARGV[1]) end
+redis.call('HSET', KEYS[2], 'policy', ARGV[3])
+return ARGV[2]
+"""
+"""One step: a policy cell without a name would be found by nobody, a name without the cell would take no writes."""
 
 
 async def discard_unused(redis: Redis, name: str, ws: str) -> bool:
@@ -78,7 +89,7 @@ async def discard_unused(redis: Redis, name: str, ws: str) -> bool:
     keys = Keys(ws)
     with store_errors():
         script = redis.register_script(_DISCARD_LUA)
-        return bool(await script(keys=[keyspace.WORKSPACES, keys.log, keys.cells], args=[name, ws]))
+        return bool(await script(keys=[keyspace.WORKSPACES, keys.log, keys.cells, keys.leases], args=[name, ws]))
 
 
 async def find(redis: Redis, name: str) -> str | None:
@@ -91,21 +102,16 @@ async def find(redis: Redis, name: str) -> str | None:
 async def find_or_create(redis: Redis, name: str) -> str:
     """The id of the workspace called ``name``, which exists afterwards. Two callers at once get the same id.
 
-    Its policy cell stands before its name does: every unit compares that cell, so that a write to a workspace dropped
-    meanwhile conflicts instead of leaving keys that nobody owns.
+    It begins with its policy cell: every unit compares that, so that a write to a workspace dropped meanwhile conflicts
+    instead of leaving keys that nobody owns.
     """
     if (ws := await find(redis, name)) is not None:
         return ws
     fresh = secrets.token_hex(WS_BYTES)
     with store_errors():
-        await redis.hset(Keys(fresh).cells, POLICY_CELL, f"{FIRST_POLICY}|new||")
-        if await redis.hsetnx(keyspace.WORKSPACES, name, fresh):
-            return fresh
-        await redis.delete(Keys(fresh).cells)
-    ws = await find(redis, name)
-    if ws is None:
-        raise Conflict("the workspace was dropped while it was being made", hint="try again")
-    return ws
+        script = redis.register_script(_CREATE_LUA)
+        args = [name, fresh, f"{FIRST_POLICY}|new||"]
+        return cast(bytes, await script(keys=[keyspace.WORKSPACES, Keys(fresh).cells], args=args)).decode()
 
 
 async def all_workspaces(redis: Redis) -> dict[str, str]:
@@ -150,20 +156,23 @@ async def rename(redis: Redis, name: str, to: str, *, seen: Seen | None = None) 
 async def drop(redis: Redis, name: str, *, seen: Seen | None = None) -> bool:
     """Delete a workspace, its log and its words; ``False`` if there is none.
 
-    Name, words and all go in one step, so that nobody finds a half-deleted workspace and no crash leaves one's words.
+    Name, words and all go in one step, so that nobody finds a half-deleted workspace and no crash leaves a part of one.
     With ``seen`` only while it is as it was seen, else ``MovedOn``: nothing written meanwhile goes unlooked at.
     """
     while (ws := await find(redis, name)) is not None:
         if seen is not None and ws != seen.ws:
             raise MovedOn
         keys = Keys(ws)
-        others = [key for key in keys.fixed if key != keys.log]
+        others = [key for key in keys.fixed if key not in (keys.log, keys.cells)]
         with store_errors():
             script = redis.register_script(_DROP_LUA)
             last = "" if seen is None else seen.last
             done = cast(
                 int,
-                await script(keys=[keyspace.WORKSPACES, keyspace.META, keys.log, *others], args=[name, ws, last]),
+                await script(
+                    keys=[keyspace.WORKSPACES, keyspace.META, keys.log, keys.cells, *others],
+                    args=[name, ws, last, keys.members("")],
+                ),
             )
         if done == _MOVED:
             raise MovedOn

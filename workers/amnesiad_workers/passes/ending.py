@@ -19,10 +19,10 @@ from amnesiad.store.log import Log, Unit
 from amnesiad.store.owners import (
     MAX_ATTEMPTS,
     UNFINISHED,
-    children_of,
-    close_owner,
+    close_owners,
     finish_owner,
     lapsed_owners,
+    last_seen,
     leases_may_lapse,
     members_of,
 )
@@ -53,8 +53,7 @@ async def unplug(
     """
     figures, log = Figures(), Log(context.redis, Keys(ws))
     try:
-        names = [owner, *(await children_of(context.redis, log.keys, owner) if children else ())]
-        reach = {name: await close_owner(log, name, heard_at=heard_at, at=at, source=source) for name in names}
+        reach = await close_owners(log, owner, children=children, heard_at=heard_at, at=at, source=source)
         for name, through in reach.items():
             await _end_notes(context, log, name, through, figures)
             await finish_owner(log, name)
@@ -75,7 +74,12 @@ async def reconcile(context: Context, ws: str) -> Figures:
         if seen == UNFINISHED:
             # Heard before everything: that ends what is closed and never closes what was opened again.
             figures.add(await unplug(context, ws, owner, heard_at=UNFINISHED))
-        elif lapsing and seen <= now - (context.child_lease if child else context.session_lease):
+        elif (
+            lapsing
+            and seen <= now - (context.child_lease if child else context.session_lease)
+            # Ending those before it may have taken a while, in which it can have shown itself.
+            and await last_seen(redis, keys, owner) == seen
+        ):
             figures.add(await unplug(context, ws, owner, heard_at=now, children=not child))
     return figures
 

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-import msgspec
-
 from amnesiad.core import clocks
 from amnesiad.core.events import AnyNoteEvent
 from amnesiad.core.times import HOUR_MS
@@ -160,7 +158,7 @@ class Settling:
         try:
             for owed in group:
                 if isinstance(owed.item, DueTomb):
-                    purge(builder, owed.item)
+                    builder.retomb(owed.item.tomb, purge=True)
                 else:
                     builder.change(owed.item.note, owed.events, owed.item.words)
         except AmnesiaError as error:
@@ -204,13 +202,6 @@ class Settling:
                     # What conflicted is named without the hash of a text: note, text, slot or owner.
                     place = outcome.detail.partition(":")[0]
                     page.unreadable.append(Unreadable(owed.id, f"conflicts again and again on its {place}"))
-
-
-def purge(builder: Builder, item: DueTomb) -> None:
-    """Take hash and copy from a tomb; the bare facts stay."""
-    tomb = item.tomb
-    purged = msgspec.structs.replace(tomb, content_hash=None, kept=None, purge_at=None)
-    builder.retomb(tomb.note, purged, drops_copy=tomb.kept is not None)
 
 
 async def settle(context: Context, ws: str) -> Figures:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple, cast
 
-import msgspec
-
 from amnesiad.core import clocks
 from amnesiad.core.events import SYSTEM, Scrubbed, encode
 from amnesiad.core.kinds import DAY_MS
@@ -17,12 +15,12 @@ from amnesiad.store.erase import rewrite
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, META, Keys
 from amnesiad.store.log import START, Cell, Log, Unit, parse_stored, seq_key
-from amnesiad.store.policies import Effective, read_policy
-from amnesiad.store.units import UNSCRUBBED, Builder
+from amnesiad.store.policies import Effective, mark_filed, read_policy
+from amnesiad.store.units import UNSCRUBBED, Builder, fitted
 from amnesiad.store.vault import Unreadable
 from amnesiad.store.workspaces import all_workspaces
 from amnesiad_workers.passes.context import Context, Figures
-from amnesiad_workers.passes.settling import purge, settle
+from amnesiad_workers.passes.settling import settle
 
 SCRUB_CELL: Final = "scrub"
 """Its stamp is the log's end and the count that the last scrub spoke of, its payload what came of it."""
@@ -167,7 +165,9 @@ async def refile(context: Context, ws: str) -> Figures:
     try:
         for _ in range(MAX_RESTARTS):
             policy = await read_policy(context.redis, keys, context.base)
-            if await _refile(context, keys, policy, figures):
+            if await _refile(context, keys, policy, figures) and await mark_filed(
+                Log(context.redis, keys), policy.version, context.base
+            ):
                 return figures
     except NotFound:
         return figures
@@ -195,20 +195,14 @@ async def _refile(context: Context, keys: Keys, policy: Effective, figures: Figu
             if any(outcome.status not in ("ok", "own") for outcome in outcomes):
                 return False
             figures.refiled += filed + len(units)
-    return (await read_policy(redis, keys, context.base)).version == policy.version
+    return True
 
 
 def _retained(context: Context, keys: Keys, policy: Effective, item: DueTomb) -> list[Unit]:
     """The unit that fits a tomb to the policy, if it does not fit: kept as long, with a copy only where that is on."""
-    tomb, now = item.tomb, context.now()
-    purge_at = tomb.note.state_at + policy.policy.audit_retention
-    kept = tomb.kept if policy.policy.restorable else None
-    if purge_at == tomb.purge_at and kept == tomb.kept:
+    right = fitted(item.tomb, policy.policy)
+    if right == item.tomb:
         return []
     builder = Builder(keys, context.keyring, policy.policy, policy.version)
-    if purge_at <= now:
-        purge(builder, item)
-    else:
-        fitted = msgspec.structs.replace(tomb, kept=kept, purge_at=purge_at)
-        builder.retomb(tomb.note, fitted, drops_copy=kept != tomb.kept)
+    builder.retomb(item.tomb, purge=right.purge_at is not None and right.purge_at <= context.now())
     return [builder.build()]
