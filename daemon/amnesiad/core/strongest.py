@@ -5,7 +5,7 @@ never changes. Such notes form a *group*, sorted once. Reading merges the groups
 bounds all that follow it there, so only as many notes are looked at as are asked for, and one more a group.
 
 ``clocks.strength`` decides in the end: a group's key is a closed formula that may round differently, so whatever
-lies within ``Group.slack`` of the best is compared by its true strength before it is handed out.
+lies within the clock's ``slack`` of the best is compared by its true strength before it is handed out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from heapq import heappop, heappush
 from itertools import chain, takewhile
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from amnesiad.core import clocks
 from amnesiad.core.events import Scope
@@ -49,15 +49,17 @@ def strength_order(note: Note, policy: Policy, last_access: int, now: int) -> _O
     return -clocks.strength(note, policy, now), -last_access, note.id
 
 
-class _Clock:
-    """What the notes of a group have in common, and where on it each stands: ``(-place, -reference, -base)``, ascending
-    from the strongest. Notes of one point are equally strong at any time."""
+class _Clock(NamedTuple):
+    """What the notes of a group have in common.
 
-    __slots__ = ("point", "slack")
+    ``point`` is where on it a note stands: ``(-place, -reference, -base)``, ascending from the strongest. Notes of one
+    point are equally strong at any time. ``strength`` is ``clocks.strength`` of a note at an instant (epoch ms), with
+    what it asks of each note answered once. ``slack`` is by which share a note may be stronger than one before it.
+    """
 
-    def __init__(self, point: Callable[[Note], tuple[float, float, float]], slack: float = SLACK) -> None:
-        self.point = point
-        self.slack = slack
+    point: Callable[[Note], tuple[float, float, float]]
+    strength: Callable[[Note, int], float]
+    slack: float = SLACK
 
 
 def _clock_of(note: Note, policy: Policy) -> tuple[Any, ...]:
@@ -74,21 +76,28 @@ def _clock_of(note: Note, policy: Policy) -> tuple[Any, ...]:
 
 
 def _clock(name: tuple[Any, ...], policy: Policy) -> _Clock:
+    steepness = policy.ebbinghaus_k
     match name:
-        case ("rank", _):
-            return _Clock(lambda note: (-note.created_at, 0.0, 0.0))
-        case ("linear", _, _):
-            return _Clock(lambda note: (-note.ref_at, 0.0, 0.0))
+        case ("rank", half_life):
+            return _Clock(
+                lambda note: (-note.created_at, 0.0, 0.0),
+                lambda note, now: clocks.halved(now - note.created_at, half_life),
+            )
+        case ("linear", ttl, base):
+            return _Clock(
+                lambda note: (-note.ref_at, 0.0, 0.0),
+                lambda note, now: clocks.fallen("linear", base, steepness, max(0, now - note.ref_at) / ttl),
+            )
         case ("ebbinghaus", ttl):
             # base * exp(-k * age / ttl): a lower base is the same as an earlier reference.
-            steepness = policy.ebbinghaus_k
             lead = ttl / steepness
             return _Clock(
                 lambda note: (-(note.ref_at + math.log(note.base) * lead), -note.ref_at, -note.base),
+                lambda note, now: clocks.fallen("ebbinghaus", note.base, steepness, max(0, now - note.ref_at) / ttl),
                 SLACK + PLACE_ERROR_MS * steepness / ttl,
             )
-        case _:
-            return _Clock(lambda _note: (0.0, 0.0, 0.0))
+    _, base = name
+    return _Clock(lambda _note: (0.0, 0.0, 0.0), lambda _note, _now: base)
 
 
 class Strongest:
@@ -151,7 +160,7 @@ class Strongest:
             for kind, shelf in self._shelves.get((scope, owner), {}).items()
             if sees((scope, owner, kind))
         ]
-        return View(shelves, self._policy, self._last_access, now)
+        return View(shelves, now)
 
     def _due_key(self, note: Note) -> tuple[int, str]:
         return self._due(note.id) or 0, note.id
@@ -212,26 +221,28 @@ class _Shelf:
 class Group:
     """Notes of one clock, strongest first; equals by last access, then id."""
 
-    __slots__ = ("_last_access", "_point", "notes", "slack")
+    __slots__ = ("_last_access", "clock", "notes")
 
     def __init__(self, clock: _Clock, last_access: Callable[[str], int]) -> None:
-        self._point = clock.point
+        self.clock = clock
         self._last_access = last_access
-        self.slack = clock.slack
-        """By which share a note may be stronger than one before it."""
         self.notes: Ordered[Note] = Ordered(self._key)
 
     def _key(self, note: Note) -> tuple[tuple[float, float, float], int, str]:
-        return self._point(note), -self._last_access(note.id), note.id
+        return self.clock.point(note), -self._last_access(note.id), note.id
+
+    def order(self, note: Note, now: int) -> _Order:
+        """As ``strength_order``."""
+        return -self.clock.strength(note, now), -self._last_access(note.id), note.id
 
     def runs(self) -> Iterator[tuple[Note, Iterator[Note]]]:
         """The runs of equals: the first note of each, and the others to be read at any time."""
         following = iter(self.notes)
         first = next(following, None)
         while first is not None:
-            point = self._point(first)
+            point = self.clock.point(first)
             second = next(following, None)
-            if second is None or self._point(second) != point:
+            if second is None or self.clock.point(second) != point:
                 yield first, iter(())
                 first = second
                 continue
@@ -241,16 +252,14 @@ class Group:
             first = next(following, None)
 
     def _stands_at(self, point: tuple[float, float, float], note: Note) -> bool:
-        return self._point(note) == point
+        return self.clock.point(note) == point
 
 
 class View:
     """What one reader may be shown of the active notes, at one instant."""
 
-    def __init__(self, shelves: list[_Shelf], policy: Policy, last_access: Callable[[str], int], now: int) -> None:
+    def __init__(self, shelves: list[_Shelf], now: int) -> None:
         self._shelves = shelves
-        self._policy = policy
-        self._last_access = last_access
         self._now = now
         self.count = sum(shelf.size for shelf in shelves)
         """How many there are, of all tiers."""
@@ -258,29 +267,26 @@ class View:
     def strongest(self, tier: Tier) -> Iterator[Note]:
         """The notes of the tier, strongest first, then by last access (latest first) and id."""
         # Groups by the best that their next run may hold, and runs by what their next note is.
-        closed: list[tuple[float, int, _Order, Note, Iterator[Note], Iterator[tuple[Note, Iterator[Note]]], float]] = []
-        opened: list[tuple[_Order, int, Note, Iterator[Note]]] = []
+        closed: list[tuple[float, int, _Order, Note, Iterator[Note], Group, Iterator[tuple[Note, Iterator[Note]]]]] = []
+        opened: list[tuple[_Order, int, Note, Iterator[Note], Group]] = []
         number = 0
 
-        def order_of(note: Note) -> _Order:
-            return strength_order(note, self._policy, self._last_access(note.id), self._now)
-
-        def close(runs: Iterator[tuple[Note, Iterator[Note]]], slack: float) -> None:
+        def close(group: Group, runs: Iterator[tuple[Note, Iterator[Note]]]) -> None:
             nonlocal number
             if (run := next(runs, None)) is not None:
                 number += 1
-                order = order_of(run[0])
-                heappush(closed, (order[0] * (1 + slack), number, order, *run, runs, slack))
+                order = group.order(run[0], self._now)
+                heappush(closed, (order[0] * (1 + group.clock.slack), number, order, *run, group, runs))
 
         for shelf in self._shelves:
             for group in shelf.tiers[tier].values():
-                close(group.runs(), group.slack)
+                close(group, group.runs())
         while closed or opened:
             while closed and (not opened or closed[0][0] <= opened[0][0][0]):
-                _, place, order, note, others, runs, slack = heappop(closed)
-                heappush(opened, (order, place, note, others))
-                close(runs, slack)
-            _, place, note, others = heappop(opened)
+                _, place, order, note, others, group, runs = heappop(closed)
+                heappush(opened, (order, place, note, others, group))
+                close(group, runs)
+            _, place, note, others, group = heappop(opened)
             yield note
             if (following := next(others, None)) is not None:
-                heappush(opened, (order_of(following), place, following, others))
+                heappush(opened, (group.order(following, self._now), place, following, others, group))
