@@ -21,6 +21,7 @@ from tests.agents.payloads import (
 
 from amnesiad import agents
 from amnesiad.agents import Occurrence, Told
+from amnesiad.agents.payload import MAX_PATHS
 from amnesiad.agents.tools import is_ours
 from amnesiad.core.errors import Invalid, NotFound
 
@@ -268,7 +269,7 @@ class TestTools:
             ("codex", "apply_patch", {"input": "*** Add File: b\n+x\n*** Move to: c d\n*** Delete File: e"}, ("b", "c d", "e")),
             ("vscode", "replace_string_in_file", {"filePath": "/src/app/a"}, ("/src/app/a",)),
             ("vscode", "editFiles", {"files": ["a", 7, "a", "b"]}, ("a", "b")),
-            ("vscode", "editFiles", {"files": [f"f{n}" for n in range(999)]}, tuple(f"f{n}" for n in range(256))),
+            ("vscode", "editFiles", {"files": [f"f{n}" for n in range(999)]}, tuple(f"f{n}" for n in range(MAX_PATHS))),
             ("claude-code", "Edit", {"file_path": "x" * 5000}, ()),
         ],
     )  # fmt: skip

@@ -30,6 +30,7 @@ from amnesiad.core import decisions
 from amnesiad.core.callers import Caller
 from amnesiad.service import Service
 from amnesiad.service.change import Change
+from amnesiad.store.vault import GRAVES_PER_READ
 
 
 class Marks:
@@ -343,7 +344,7 @@ async def test_others_forgotten_notes_take_no_place(service: Service) -> None:
     mine, other = {"session": "mine"}, {"session": "other"}
     note_id = await remember(service, "mine", scope="session", caller=mine)
     await call(service, "forget", id=note_id, caller=mine)
-    theirs = [await remember(service, f"other {n}", scope="session", caller=other) for n in range(130)]
+    theirs = [await remember(service, f"other {n}", scope="session", caller=other) for n in range(GRAVES_PER_READ + 30)]
     await call(service, "forget", ids=theirs, caller=other)
     assert [entry.id for entry in (await call(service, "audit", caller=mine)).entries] == [note_id]
     assert [entry.id for entry in (await call(service, "status", caller=mine)).recent] == [note_id]

@@ -25,6 +25,7 @@ from tests.daemon.desk import (
 )
 
 from amnesiad import wire
+from amnesiad.core.inject import MAX_OMITTED_IDS
 from amnesiad.service import Service
 from amnesiad.store.connect import connect
 from amnesiad.store.server import EmbeddedServer
@@ -127,7 +128,7 @@ async def test_a_budget_holds_among_ten_thousand_notes(service: Service) -> None
         answer = await call(service, "inject", budget_tokens=500, **fields)
         assert 0 < answer.tokens <= 500
         assert len(answer.ids) + answer.omitted.count == 10_000
-        assert len(answer.omitted.ids) <= 20
+        assert len(answer.omitted.ids) == MAX_OMITTED_IDS
     await service.quiesce()
 
 
