@@ -234,6 +234,33 @@ def test_an_unknown_word_is_named(kind: str, said: str, hint: str) -> None:
     assert refusal.value.hint == hint
 
 
+@pytest.mark.parametrize(
+    ("verb", "fields", "said"),
+    [
+        ("recall", {"limit": 0}, "limit must be at least 1"),
+        ("recall", {"limit": 101}, "limit must be at most 100"),
+        ("recall", {"limit": "1"}, "limit must be a whole number, not text"),
+        ("recall", {"query": 5}, "query must be text or null, not a whole number"),
+        ("recall", {"kinds": "fact"}, "kinds must be a list, not text"),
+        ("recall", {"explain": 1}, "explain must be true or false, not a whole number"),
+        ("recall", {"tags": ["t"] * 33}, "tags must have at most 32 items"),
+        ("list", {"cursor": "x" * 257}, "cursor must have at most 256 characters"),
+        ("remember", {"content": "x", "caller": None}, "caller must be an object, not null"),
+    ],
+)
+def test_a_refusal_speaks_of_json(verb: str, fields: dict[str, Any], said: str) -> None:
+    """What is wrong with a value is said in words for JSON's types, not in another language's."""
+    with pytest.raises(CallerError) as refusal:
+        decode(verb, **fields)
+    assert refusal.value.message == said
+
+
+def test_an_empty_body_is_called_empty() -> None:
+    """Whoever forgot the body is told so."""
+    with pytest.raises(Invalid, match="the body is empty"):
+        wire.decode("status", b" ")
+
+
 def test_a_misspelt_field_is_corrected() -> None:
     """An unknown field is answered with the one that was probably meant."""
     with pytest.raises(Invalid) as refusal:
