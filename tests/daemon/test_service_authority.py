@@ -9,8 +9,10 @@ from typing import Any, Final, cast
 import msgspec
 import pytest
 from tests.daemon.desk import (
+    DAY,
     HUMAN,
     WORKSPACE,
+    ManualClock,
     Recorder,
     call,
     kept,
@@ -60,6 +62,40 @@ REACHING: Final[dict[str, Any]] = {
     "secret_guard": "off",
     "trust_human": 0,
 }
+
+
+class TestAHumansDecisions:
+    """What an agent may not do to a human's note directly it may not do by taking something back either."""
+
+    @pytest.mark.parametrize("before", ["expired", "flag", "revoke", "done"])
+    async def test_no_agent_takes_back_what_a_human_reinstated(
+        self, service: Service, clock: ManualClock, before: str
+    ) -> None:
+        """V07: whatever the note was before a human reinstated it, no agent's undo makes it that again."""
+        note = await remember(service, "never force-push", kind="task", ttl_ms="1d", caller=HUMAN)
+        if before == "expired":
+            clock.advance(2 * DAY)
+        else:
+            await call(service, before, id=note, reason="a mistake", caller=HUMAN)
+        assert (await call(service, "reinstate", id=note, caller=HUMAN)).changed
+        for caller in ({}, ON_BEHALF):
+            error = await refused_unchanged(service, "undo", id=note, reason="no", caller=caller)
+            assert (error.code, error.rule) == ("forbidden", "provenance")
+        assert await state_of(service, note) == "active"
+
+    async def test_a_kept_copy_comes_back_by_whoever_may_speak_for_it(self, service: Service) -> None:
+        """V07: a human's by a human, the user's also by an agent that declares it and says why; as what they were."""
+        await call(service, "policy", set={"restorable": True}, caller=HUMAN)
+        mine = await remember(service, "never force-push", caller=HUMAN)
+        users = await remember(service, "tabs, says the user", caller=ON_BEHALF)
+        await call(service, "forget", ids=[mine, users], caller=HUMAN)
+        for note, asked in ((mine, {}), (mine, {"caller": ON_BEHALF, "reason": "asked"}), (users, {"reason": "asked"})):
+            error = await refused_unchanged(service, "restore", id=note, **asked)
+            assert (error.code, error.rule) == ("forbidden", "provenance")
+        by: list[tuple[str, dict[str, Any], str]] = [(mine, HUMAN, "human"), (users, ON_BEHALF, "user-stated")]
+        for note, caller, provenance in by:
+            made = (await call(service, "restore", id=note, reason="asked", caller=caller)).id
+            assert (await call(service, "inspect", id=made, caller=HUMAN)).note.provenance == provenance
 
 
 class TestPolicy:
