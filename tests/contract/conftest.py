@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from fakeredis import FakeAsyncRedis, FakeServer
 from redis.asyncio import Redis
+from tests.contract.driver import Driver
 
 from amnesiad.store.connect import connect
 
@@ -18,3 +19,9 @@ async def store(request: pytest.FixtureRequest, redis_url: str) -> AsyncIterator
     await client.flushall()
     yield client
     await client.aclose()
+
+
+@pytest.fixture
+async def driver(store: Redis) -> Driver:
+    """A workspace of its own."""
+    return await Driver.open(store)

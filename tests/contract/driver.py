@@ -6,15 +6,16 @@ retries, no eviction. What a unit does to the store is what is under test.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
+import msgspec
 from redis.asyncio import Redis
 from tests.core.strategies import KINDS
 
 from amnesiad.core.callers import Caller
 from amnesiad.core.decisions import Draft, create
-from amnesiad.core.events import AnyNoteEvent
+from amnesiad.core.events import AnyNoteEvent, PolicyChanged, encode
 from amnesiad.core.kinds import Kind
 from amnesiad.core.notes import Note, Words
 from amnesiad.core.policy import Policy
@@ -23,8 +24,10 @@ from amnesiad.store.keyring import Keyring
 from amnesiad.store.keys import Keys
 from amnesiad.store.log import Log, Outcome, Unit
 from amnesiad.store.owners import NO_OWNER, owner_field, read_owner, reopened, set_owner
+from amnesiad.store.policies import write_policy
 from amnesiad.store.units import Builder
 from amnesiad.store.vault import Tomb, tombs
+from amnesiad.store.witness import Witness
 
 NOW: Final = 1_700_000_000_000
 POLICY: Final = Policy(kinds=KINDS)
@@ -39,6 +42,7 @@ class Driver:
         self.redis = redis
         self.keys = Keys(ws)
         self.log = Log(redis, self.keys)
+        self.witness = Witness(redis, self.keys)
         self.policy = policy
         self.policy_version = 0
         self.now = NOW
@@ -113,3 +117,36 @@ class Driver:
         (grave,) = await tombs(self.redis, self.keys, [note_id])
         assert grave is not None
         return grave.tomb
+
+
+def policy_unit(driver: Driver, version: int, changes: dict[str, Any], resets: tuple[str, ...] = ()) -> Unit:
+    """A change of live settings, as a service writes it."""
+    unit = Unit()
+    write_policy(unit, driver.keys, version, changes, resets)
+    for name, reset in [*[(name, False) for name in changes], *[(name, True) for name in resets]]:
+        event = PolicyChanged(
+            at=NOW, actor="human", name=name, new=changes.get(name), reset=reset, policy_version=version + 1
+        )
+        unit.events.append(encode(event))
+    return unit
+
+
+def replace_policy(**values: Any) -> Any:
+    """The shipped policy with some settings changed."""
+    return msgspec.structs.replace(POLICY, **values)
+
+
+def cut_in(redis: Redis, commands: Sequence[str], act: Callable[[], Awaitable[None]]) -> None:
+    """Have something happen right behind the client's first command of these: another's work, or a death."""
+    original: Any = redis.execute_command
+    waiting = True
+
+    async def execute(*args: Any, **options: Any) -> Any:
+        nonlocal waiting
+        answer = await original(*args, **options)
+        if waiting and args[0] in commands:
+            waiting = False
+            await act()
+        return answer
+
+    redis.execute_command = execute  # type: ignore[method-assign]

@@ -10,15 +10,13 @@ import pytest
 from fakeredis import FakeAsyncRedis
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from tests.contract.driver import HUMAN, KEYRING, NOW, POLICY, Driver
-from tests.support import dump, foreign_keys
+from tests.contract.driver import HUMAN, KEYRING, NOW, POLICY, Driver, policy_unit, replace_policy
+from tests.support import dump
 
 from amnesiad.core import decisions
-from amnesiad.core.events import AnyNoteEvent, Edited, Expired, Forgotten, PolicyChanged, Scrubbed, encode
+from amnesiad.core.events import AnyNoteEvent, Edited, Expired, Forgotten, Scrubbed, encode
 from amnesiad.core.notes import Words, apply
-from amnesiad.errors import Bug, Conflict, NotFound, StoreUnavailable
-from amnesiad.store import workspaces
-from amnesiad.store.keys import Keys
+from amnesiad.errors import Bug, StoreUnavailable
 from amnesiad.store.log import START, Cell, Log, Outcome, Unit, at_or_past, parse_stored, seq_key
 from amnesiad.store.policies import read_policy, write_policy
 from amnesiad.store.units import UNSCRUBBED, text_cell
@@ -44,12 +42,6 @@ class LostReplies:
 def lose_replies(log: Log, count: int) -> None:
     """Let the store's next answers get lost."""
     log._commit = LostReplies(log._commit, count)  # type: ignore[assignment]
-
-
-@pytest.fixture
-async def driver(store: Redis) -> Driver:
-    """A workspace of its own."""
-    return await Driver.open(store)
 
 
 class TestUnits:
@@ -391,7 +383,7 @@ class TestBatching:
         await driver.redis.script_flush()
         await driver.remember("after")
         await driver.redis.script_flush()
-        assert (await driver.log.witness(NOW, [])).moved == []
+        assert (await driver.witness.check(NOW, [])).moved == []
 
 
 class TestRaces:
@@ -459,16 +451,15 @@ class TestWitness:
     """The check before an answer leaves."""
 
     async def test_what_stands_is_logged_and_counted(self, driver: Driver) -> None:
-        """Nothing moved: the ledger has its entry, the first notes count as used, the owner gave a sign of life."""
+        """Nothing moved: the ledger has its entry, the first notes count as used."""
         one, two = await driver.remember("one"), await driver.remember("two")
         shown = [(one, 1), (two, 1)]
         for _ in range(2):
-            found = await driver.log.witness(NOW, shown, entry=b'{"ids":[]}', owner="s1", used=1)
+            found = await driver.witness.check(NOW, shown, entry=b'{"ids":[]}', used=1)
             assert (found.last, found.moved) == (await driver.log.last_id(), [])
         stored = await dump(driver.redis)
         assert [fields for _, fields in stored[driver.keys.access]] == [{b"e": b'{"ids":[]}'}] * 2
         assert stored[driver.keys.use] == {f"{one}:n".encode(): b"2", f"{one}:t".encode(): str(NOW).encode()}
-        assert stored[driver.keys.leases] == {b"s1": float(NOW)}
 
     async def test_a_moved_note_stops_the_answer(self, driver: Driver) -> None:
         """V32: changed, forgotten and unknown notes are named, and neither ledger nor counters are touched."""
@@ -477,7 +468,7 @@ class TestWitness:
         gone = await driver.remember("gone")
         await driver.change(gone, decisions.forget(driver.notes[gone], HUMAN, NOW))
         shown = [(one, 1), (two, 1), (gone, 1), ("unknown000", 1)]
-        found = await driver.log.witness(NOW, shown, entry=b"{}", used=4)
+        found = await driver.witness.check(NOW, shown, entry=b"{}", used=4)
         assert found.moved == [one, gone, "unknown000"]
         stored = await dump(driver.redis)
         assert driver.keys.access not in stored
@@ -487,10 +478,10 @@ class TestWitness:
         """Of answers made from the same view of a session's ledger one is let out; the others learn what it showed, what it
         only warned of included."""
         one, two = await driver.remember("one"), await driver.remember("two")
-        views = [await driver.log.once("s1", str(turn), 60_000) for turn in range(5)]
+        views = [await driver.witness.once("s1", str(turn), 60_000) for turn in range(5)]
         shown = [(one, 1), (two, 1)]
         found = await asyncio.gather(
-            *(driver.log.witness(NOW, shown, entry=b"{}", used=1, once=view) for view in views)
+            *(driver.witness.check(NOW, shown, entry=b"{}", used=1, once=view) for view in views)
         )
         assert sorted(answer.shown for answer in found) == [[], *[[one, two]] * 4]
         winner = views[[answer.shown for answer in found].index([])]
@@ -505,113 +496,18 @@ class TestWitness:
     async def test_an_answer_by_an_older_policy_is_stopped(self, driver: Driver) -> None:
         """A policy that was changed meanwhile stops an answer even where it does not insist on the log's end."""
         one = await driver.remember("one")
-        assert not (await driver.log.witness(NOW, [(one, 1)], entry=b"{}", policy=0)).later_policy
+        assert not (await driver.witness.check(NOW, [(one, 1)], entry=b"{}", policy=0)).later_policy
         unit = Unit()
         write_policy(unit, driver.keys, 0, {"injection_enabled": False}, ())
         await driver.log.commit(unit)
-        assert (await driver.log.witness(NOW, [(one, 1)], entry=b"{}", used=1, policy=0)).later_policy
-        assert not (await driver.log.witness(NOW, [(one, 1)], policy=1)).later_policy
+        assert (await driver.witness.check(NOW, [(one, 1)], entry=b"{}", used=1, policy=0)).later_policy
+        assert not (await driver.witness.check(NOW, [(one, 1)], policy=1)).later_policy
         assert len((await dump(driver.redis))[driver.keys.access]) == 1
-
-
-class TestWorkspaces:
-    """Names, and what becomes of a workspace that goes."""
-
-    async def test_a_dropped_workspace_takes_nothing(self, driver: Driver) -> None:
-        """C16: after a drop neither units of any sort, nor a witness, leave a key; the others are untouched."""
-        other = await Driver.open(driver.redis, "other")
-        kept = await other.remember("stays")
-        await driver.remember("goes")
-        await driver.open_owner("s1")
-        assert await workspaces.drop(driver.redis, "tests")
-        assert not await workspaces.drop(driver.redis, "tests")
-        for unit in (driver.birth("late")[0], Unit(cells=[Cell("owner:s1", "", "1o")]), Unit(due=[("n", 5)])):
-            outcome = await driver.log.commit(unit)
-            assert (outcome.status, outcome.detail, outcome.current) == ("conflict", "policy", b"")
-        with pytest.raises(NotFound):
-            await driver.log.witness(NOW, [], entry=b"{}", owner="s1")
-        with pytest.raises(NotFound):
-            await read_policy(driver.redis, driver.keys, POLICY)
-        assert await foreign_keys(driver.redis) == []
-        assert await driver.redis.hexists(other.keys.heads, kept)
-
-    async def test_a_drop_against_writers_leaves_nothing(self, driver: Driver) -> None:
-        """Writers who do not know of the drop yet cannot bring a key back."""
-
-        async def write(start: int) -> None:
-            for i in range(30):
-                await driver.log.commit(driver.birth(f"note {start} {i}")[0])
-
-        await asyncio.gather(write(0), write(1), workspaces.drop(driver.redis, "tests"), write(2))
-        assert await foreign_keys(driver.redis) == []
-
-    async def test_two_who_make_it_at_once_share_it(self, store: Redis) -> None:
-        """One id for one name, and no cells left of the loser's."""
-        ids = await asyncio.gather(*[workspaces.find_or_create(store, "shared") for _ in range(10)])
-        assert len(set(ids)) == 1
-        assert await foreign_keys(store) == []
-        assert await workspaces.all_workspaces(store) == {"shared": ids[0]}
-
-    async def test_a_rename_moves_the_name_alone(self, store: Redis) -> None:
-        """The id stays; a name that is taken or missing is told."""
-        one, two = await workspaces.find_or_create(store, "one"), await workspaces.find_or_create(store, "two")
-        with pytest.raises(Conflict):
-            await workspaces.rename(store, "one", "two")
-        with pytest.raises(NotFound):
-            await workspaces.rename(store, "none", "three")
-        await workspaces.rename(store, "one", "one")
-        await workspaces.rename(store, "one", "three")
-        assert await workspaces.all_workspaces(store) == {"three": one, "two": two}
-        assert await store.exists(Keys(one).cells)
-
-
-class TestPolicies:
-    """Live overrides."""
-
-    async def test_set_and_reset(self, driver: Driver) -> None:
-        """An override holds until it is reset; each change moves the version by one."""
-        await driver.log.commit(policy_unit(driver, 0, {"max_deterrents": 1, "default_ttl": None}))
-        effective = await read_policy(driver.redis, driver.keys, POLICY)
-        assert effective.overrides == {"max_deterrents": 1, "default_ttl": None}
-        await driver.log.commit(policy_unit(driver, 1, {}, ("default_ttl",)))
-        effective = await read_policy(driver.redis, driver.keys, POLICY)
-        assert (effective.version, effective.overrides) == (2, {"max_deterrents": 1})
-        assert effective.policy.default_ttl == POLICY.default_ttl
-
-    async def test_an_override_that_fits_no_more_is_left_out(self, driver: Driver) -> None:
-        """The operator's new settings rule out an old override: the workspace still opens, and it can be reset."""
-        await driver.log.commit(policy_unit(driver, 0, {"stale_strength": 0.2, "max_deterrents": 1}))
-        base = replace_policy(stale_strength=0.6, forgotten_strength=0.4)
-        effective = await read_policy(driver.redis, driver.keys, base)
-        assert (effective.policy.stale_strength, effective.policy.max_deterrents) == (0.6, 1)
-        assert effective.overrides["stale_strength"] == 0.2
-
-    async def test_two_changes_at_once_are_one(self, driver: Driver) -> None:
-        """C50: of two changes of one version one wins, the other is a conflict."""
-        units = [policy_unit(driver, 0, {"max_deterrents": i}) for i in (1, 2)]
-        assert [outcome.status for outcome in await driver.log.commit_now(units)] == ["ok", "conflict"]
-
-
-def policy_unit(driver: Driver, version: int, changes: dict[str, Any], resets: tuple[str, ...] = ()) -> Unit:
-    """A change of live settings, as a service writes it."""
-    unit = Unit()
-    write_policy(unit, driver.keys, version, changes, resets)
-    for name, reset in [*[(name, False) for name in changes], *[(name, True) for name in resets]]:
-        event = PolicyChanged(
-            at=NOW, actor="human", name=name, new=changes.get(name), reset=reset, policy_version=version + 1
-        )
-        unit.events.append(encode(event))
-    return unit
 
 
 def replace_event(event: Any, version: int) -> Any:
     """The event, later in the note's life."""
     return msgspec.structs.replace(event, version=version)
-
-
-def replace_policy(**values: Any) -> Any:
-    """The shipped policy with some settings changed."""
-    return msgspec.structs.replace(POLICY, **values)
 
 
 def cast_outcome(result: object) -> Outcome:

@@ -9,8 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 from redis.asyncio import Redis
-from tests.contract.driver import HUMAN, KEYRING, NOW, POLICY, Driver
-from tests.contract.test_log import policy_unit
+from tests.contract.driver import HUMAN, KEYRING, NOW, POLICY, Driver, policy_unit
 from tests.support import dump
 
 from amnesiad.core import decisions
