@@ -297,15 +297,21 @@ async def test_a_transition_is_undone_and_the_undo_undone(
     assert await problems(service) == ()
 
 
-async def test_what_time_ended_is_undone_before_any_pass_has_run(service: Service, clock: ManualClock) -> None:
-    """C09: undo of a record that its shelf life has ended brings it back; undone again, it has expired as before."""
-    note_id = await remember(service, "for a week", kind="finding", ttl_ms="7d")
+@pytest.mark.parametrize(("curve", "reason"), [("flat", "ttl"), ("ebbinghaus", "decayed")])
+async def test_what_time_ended_is_undone_before_any_pass_has_run(
+    service: Service, clock: ManualClock, curve: str, reason: str
+) -> None:
+    """C09: undo of a record that its shelf life has ended brings it back; undone again, it has expired as before, by
+    its TTL or by the floor of its curve."""
+    note_id = await remember(service, "for a week", kind="finding", ttl_ms="7d", curve=curve)
     clock.advance(8 * DAY)
+    assert (await call(service, "inspect", id=note_id)).note.state_reason == reason
     answer = await call(service, "undo", id=note_id)
     assert (answer.undone, answer.state) == ("expired", "active")
-    assert answer.expires_at == clock.now_ms() + 7 * DAY
+    whole = answer.expires_at == clock.now_ms() + 7 * DAY
+    assert whole == (reason == "ttl")
     assert (await call(service, "undo", id=note_id)).state == "expired"
-    assert (await call(service, "inspect", id=note_id)).note.state_reason == "ttl"
+    assert (await call(service, "inspect", id=note_id)).note.state_reason == reason
 
 
 NOT_UNDOABLE: list[tuple[str, dict[str, Any], str]] = [
