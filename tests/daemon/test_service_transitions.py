@@ -338,6 +338,17 @@ async def test_what_cannot_be_undone_is_refused_with_the_way_out(
     assert error.hint
 
 
+async def test_one_of_two_doubts_is_not_undone_by_itself(service: Service, clock: ManualClock) -> None:
+    """C09: of a note that had faded before it was flagged, undo would clear a doubt that nobody meant; it says so."""
+    note_id = await remember(service, "the subject")
+    clock.advance(13 * DAY)
+    assert (await call(service, "flag", id=note_id, reason="r")).state == "stale"
+    assert set((await call(service, "inspect", id=note_id)).note.causes) == {"decayed", "distrusted"}
+    error = await refused_unchanged(service, "undo", id=note_id)
+    assert (error.code, error.rule, error.hint) == ("refused", "undo-one-doubt", "reinstate clears them all")
+    assert (await call(service, "reinstate", id=note_id)).state == "active"
+
+
 async def test_undo_makes_no_second_holder_of_a_slot(service: Service) -> None:
     """V27: undoing the end of a slot's old value while the new one lives is refused: a slot has one live value."""
     old = await remember(service, "port 8080", key="port")
