@@ -40,6 +40,7 @@ from amnesiad.store.keys import Keys
 from amnesiad.store.log import READ_COUNT, START, Log, Outcome, at_or_past, seq_key
 from amnesiad.store.owners import Owner
 from amnesiad.store.policies import read_policy
+from amnesiad.store.witness import Witness
 from amnesiad.tokens import counter_for
 
 Text = tuple[str, str | None, str, str]
@@ -91,6 +92,7 @@ class Workspace:
         self.keyring = keyring
         self.keys = Keys(ws)
         self.log = Log(redis, self.keys)
+        self.witness = Witness(redis, self.keys)
         self.base = base
         self.policy = base
         self.policy_version = 0

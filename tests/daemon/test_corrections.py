@@ -14,7 +14,7 @@ from amnesiad.core.times import format_time
 from amnesiad.errors import StoreUnavailable
 from amnesiad.service import Service, correcting
 from amnesiad.store.contexts import forget_shown
-from amnesiad.store.log import Log
+from amnesiad.store.witness import Witness
 
 S1 = {"session": "s1"}
 CHILD = {"session": "s1", "agent": "a1", "agent_kind": "subagent"}
@@ -154,7 +154,7 @@ async def test_a_lost_reply_loses_and_repeats_no_correction(
     """The store has marked it and its reply is lost: the injection failed, so the next one tells it, and only that."""
     note_id = await shown(service)
     await call(service, "revoke", id=note_id, reason="no")
-    monkeypatch.setattr(Log, "_run", dropping(Log._run))
+    monkeypatch.setattr(Witness, "check", dropping(Witness.check))
     error = await refused(call(service, "inject", caller=S1))
     monkeypatch.undo()
     assert isinstance(error, StoreUnavailable)
@@ -166,8 +166,8 @@ async def test_a_lost_reply_loses_and_repeats_no_correction(
 def dropping(run: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     """The store does its work, and nobody hears of it."""
 
-    async def lost(log: Log, script: Any, keys: Any, args: Any) -> Any:
-        await run(log, script, keys, args)
+    async def lost(*args: Any, **named: Any) -> Any:
+        await run(*args, **named)
         raise StoreUnavailable("the reply was lost")
 
     return lost

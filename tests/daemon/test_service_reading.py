@@ -362,14 +362,14 @@ async def test_what_is_returned_is_on_record_while_others_move_the_projection_on
     await remember(service, "seen by both", kind="finding")
     await listed(second)
     workspace = await projection(service)
-    witness = workspace.log.witness
+    witness = workspace.witness.check
 
     async def overtaken(*args: Any, **kwargs: Any) -> Any:
         found = await witness(*args, **kwargs)
         await workspace.catch_up()
         return found
 
-    monkeypatch.setattr(workspace.log, "witness", overtaken)
+    monkeypatch.setattr(workspace.witness, "check", overtaken)
     late = await remember(second, "written meanwhile", kind="finding")
     answer = await call(service, "inject")
     assert late in answer.ids
@@ -388,7 +388,7 @@ async def test_the_ledger_tells_what_was_shown_without_a_word_of_it(service: Ser
     await call(service, "fire", event="pre-run", prompt="quokka", caller=caller)
     await call(service, "recall", query="no match at all", caller=caller)
     workspace = await projection(service)
-    entries = [msgspec.json.decode(raw) for _, raw in reversed(await workspace.log.shown(10))]
+    entries = [msgspec.json.decode(raw) for _, raw in reversed(await workspace.witness.entries(10))]
     assert [entry["kind"] for entry in entries] == ["recall", "inject", "fire"]
     for entry in entries:
         assert (entry["session"], entry["actor"]) == ("s1", "agent:a1")

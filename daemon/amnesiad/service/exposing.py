@@ -99,7 +99,7 @@ class Exposing(Ledger):
         found: dict[_Who, _Seen] = {}
         needle, before, since, looked = note_id.encode(), "+", None, 0
         while looked < MAX_SCANNED:
-            page = await workspace.log.shown(PAGE, before=before)
+            page = await workspace.witness.entries(PAGE, before=before)
             for _, raw in page:
                 # Most entries have nothing to do with it, and need not be decoded to know that.
                 if needle in raw and (shown := read_shown(raw)) is not None:
@@ -113,7 +113,7 @@ class Exposing(Ledger):
             if len(page) < PAGE:
                 return found, since, False
             await asyncio.sleep(0)
-        return found, since, bool(await workspace.log.shown(1, before=before))
+        return found, since, bool(await workspace.witness.entries(1, before=before))
 
     async def _wrote(self, workspace: Workspace, caller: Caller, seen: dict[_Who, _Seen]) -> list[list[str]]:
         """For each of them the notes it wrote since, the earliest first."""

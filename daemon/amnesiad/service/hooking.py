@@ -181,7 +181,7 @@ class Hooking(Governing):
         paths = agents.relative_paths(seen.paths, seen.cwd, place.roots)
         if seen.moment is None or (seen.moment == "edit" and not paths):
             return ""
-        once = await workspace.log.once(context, seen.turn or "", self.context_kept(caller.to_core()))
+        once = await workspace.witness.once(context, seen.turn or "", self.context_kept(caller.to_core()))
         # A context that was told nothing yet, or nothing since it was compacted, is told all at its next prompt.
         whole = seen.moment == "start" or (seen.moment == "prompt" and not once.marks)
         asked = wire.InjectRequest(

@@ -26,7 +26,7 @@ from amnesiad.service.ledger import Shown
 from amnesiad.service.listening import Listener, News
 from amnesiad.service.recalling import Recalling
 from amnesiad.service.showing import Selected, check_query
-from amnesiad.store.log import Once
+from amnesiad.store.witness import Once
 from amnesiad.tokens import counter_for
 from amnesiad.workspace import Workspace
 
@@ -221,9 +221,9 @@ class Injecting(Recalling):
         turn = request.turn or ""
         once: Once | None = None
         if caller.context is not None:
-            once = await workspace.log.once(caller.context, turn, self.context_kept(caller))
+            once = await workspace.witness.once(caller.context, turn, self.context_kept(caller))
         elif turn:
-            once = await workspace.log.once(f"{caller.actor} {turn}", turn, TURN_KEEP_MS)
+            once = await workspace.witness.once(f"{caller.actor} {turn}", turn, TURN_KEEP_MS)
 
         owed = self._owed(caller)
 

@@ -68,7 +68,7 @@ class Ledger(Looking):
         if request.entry is not None:
             rows = [await self._rebuilt(workspace, caller, request.entry)]
         else:
-            for seq, raw in await workspace.log.shown(MAX_SCANNED):
+            for seq, raw in await workspace.witness.entries(MAX_SCANNED):
                 if (shown := read_shown(raw)) is None:
                     continue
                 if concerns(shown, caller) and request.session in (None, shown.session):
@@ -78,7 +78,7 @@ class Ledger(Looking):
         return wire.LedgerAnswer(rows=tuple(rows), seq=workspace.position, degraded=degraded)
 
     async def _rebuilt(self, workspace: Workspace, caller: Caller, seq: str) -> wire.LedgerRow:
-        found = [raw for at, raw in await workspace.log.shown(1, before=seq) if at == seq]
+        found = [raw for at, raw in await workspace.witness.entries(1, before=seq) if at == seq]
         shown = read_shown(found[0]) if found else None
         if shown is None or not concerns(shown, caller):
             raise NotFound(f"there is no ledger entry {seq}", field="entry", hint="amnesia ledger lists them")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from amnesiad.core.inject import Pool, Selection
 from amnesiad.core.notes import Note
 from amnesiad.core.strongest import Tier
-from amnesiad.store.log import Once
+from amnesiad.store.witness import Once
 
 
 class Listener(NamedTuple):

@@ -23,7 +23,8 @@ from amnesiad.service.change import Change
 from amnesiad.service.correcting import Corrections
 from amnesiad.service.ledger import Ledger
 from amnesiad.store.contexts import Telling
-from amnesiad.store.log import Once, at_or_past
+from amnesiad.store.log import at_or_past
+from amnesiad.store.witness import Once
 from amnesiad.workspace import Use, Workspace
 
 READ_ATTEMPTS: Final = 3
@@ -89,7 +90,7 @@ class Showing(Ledger):
             pairs = [(note.id, self._version(workspace, note)) for note in (*selected.used, *selected.shown)]
             try:
                 try:
-                    found = await workspace.log.witness(
+                    found = await workspace.witness.check(
                         now,
                         pairs,
                         entry=selected.entry,

@@ -75,7 +75,7 @@ class Keys:
         self.vectors = p + "vectors"
         # hash · commit · live overrides, name → JSON
         self.policy = p + "policy"
-        # zset · commit, witness, bridge · owners by last sign of life
+        # zset · commit, bridge · owners by last sign of life
         self.leases = p + "leases"
 
     @property

@@ -1,26 +1,25 @@
 -- Before an answer leaves: do the notes it shows still stand at the versions it shows? If so, log that they were shown.
--- log.py is the Python half of this protocol.
+-- witness.py is the Python half of this protocol.
 --
--- KEYS  1 log  2 heads  3 access  4 use  5 leases  6 cells  7 what was shown already (a hash, note id -> mark)
---       8 what a context was shown (a hash, note id -> when, and behind a | the telling that has corrected it since)
+-- KEYS  1 log  2 heads  3 access  4 use  5 cells  6 what was shown already (a hash, note id -> mark)
+--       7 what a context was shown (a hash, note id -> when, and behind a | the telling that has corrected it since)
 -- ARGV  1 a JSON object of strings, but for lists and 'used':
 --         now          epoch ms
 --         seen         the last id of the log that the answer was made from ('' any)
 --         policy       the version of the policy it was made by ('' any)
---         owner        whose sign of life this is ('' nobody's)
---         notes        {id, version, the mark it was seen with in KEYS[7] ('' none)}
+--         notes        {id, version, the mark it was seen with in KEYS[6] ('' none)}
 --         used         how many of the notes, from the first, count as used
---         mark         for KEYS[7] ('' keeps none), and mark_ms, its lifetime
---         corrections  {id, version ('' forgotten), what KEYS[8] was seen to hold of it}
+--         mark         for KEYS[6] ('' keeps none), and mark_ms, its lifetime
+--         corrections  {id, version ('' forgotten), what KEYS[7] was seen to hold of it}
 --         telling      the name of this telling of corrections
---         context_ms   lifetime of KEYS[8] ('' keeps none)
+--         context_ms   lifetime of KEYS[7] ('' keeps none)
 --       2 the ledger entry ('' none)
 -- Returns {last id of the log, 1 where a later policy is in force, {moved note ids}, {note id, mark} of each that was
--- shown meanwhile, {note id, what KEYS[8] holds} of each that was corrected or shown again meanwhile}. Ledger entry and
+-- shown meanwhile, {note id, what KEYS[7] holds} of each that was corrected or shown again meanwhile}. Ledger entry and
 -- marks are written only when none of it has moved and the log has not grown past what the answer saw. Returns {} and
 -- writes nothing where the workspace was dropped: it has no policy cell then.
 
-local LOG, HEADS, ACCESS, USE, LEASES, CELLS, SHOWN, CONTEXT = unpack(KEYS)
+local LOG, HEADS, ACCESS, USE, CELLS, SHOWN, CONTEXT = unpack(KEYS)
 local call = redis.call
 local ask, entry = cjson.decode(ARGV[1]), ARGV[2]
 
@@ -81,5 +80,4 @@ if stands and (ask.seen == '' or ask.seen == last) then
     call('PEXPIRE', SHOWN, ask.mark_ms)
   end
 end
-if ask.owner ~= '' then call('ZADD', LEASES, ask.now, ask.owner) end
 return { last, later, moved, shown, told }
