@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -141,3 +142,45 @@ async def test_fields_are_checked_as_those_of_recall(service: Service, fields: d
     """A limit of nothing, a document for a query, a path that is none."""
     note_id = await remember(service, "the lighthouse is green")
     assert (await refused(call(service, "why-not", id=note_id, **fields))).code == "invalid"
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_an_explanation_never_contradicts_what_it_explains(
+    service: Service, clock: ManualClock, seed: int
+) -> None:
+    """Of every note, whatever is asked by whom: a reason of recall, inject or fire is given just where the verb leaves
+    the note out, corrections and budgets included."""
+    dice = random.Random(seed)
+    words = ["lighthouse", "keeper", "the", "harbor"]
+    callers: list[dict[str, Any]] = [{}, S1, S1 | {"agent": "a1", "agent_kind": "subagent"}]
+    ids = []
+    for number in range(30):
+        text = " ".join(dice.choices(words, k=dice.choice([2, 40])))
+        facts: dict[str, Any] = {"kind": dice.choice(["finding", "directive", "fact"]), "caller": dice.choice(callers)}
+        facts["triggers"] = dice.choice([[], [{"event": "pre-edit"}], [{"event": "pre-edit", "path": "src/*.py"}]])
+        facts["tags"] = dice.choice([[], ["coast"]])
+        ids.append(await remember(service, f"{text} {number}", **facts))
+    await call(service, "inject", caller=S1)
+    for note_id in dice.sample(ids, 8):
+        await call(service, dice.choice(["flag", "revoke"]), id=note_id, reason="it was so " * 9, caller=HUMAN)
+    clock.advance(dice.choice([1, 13]) * DAY)
+    await call(service, "policy", set={"injection_renews": "never"}, caller=HUMAN)
+    for turn in range(12):
+        who = dice.choice(callers)
+        query = dice.choice([None, "the lighthouse", "the"])
+        paths = dice.choice([[], ["src/a.py"]])
+        budget, limit = dice.choice([120, 300, 700]), dice.choice([1, 5, 100])
+        await call(service, "policy", set={"max_injected_tokens": budget}, caller=HUMAN)
+        step = {"caller": who, "query": query, "paths": paths}
+        narrow = {"limit": limit, "tags": dice.choice([[], ["coast"]])}
+        seen = [note.id for note in (await call(service, "list", caller=who)).notes]
+        told = {id_: await call(service, "why-not", id=id_, event="pre-edit", **step, **narrow) for id_ in seen}
+        injected = (await call(service, "preview", event="pre-edit", **step)).ids
+        firing = {"event": "pre-edit", "paths": paths, "prompt": query, "turn": turn}
+        fired = [note.id for note in (await call(service, "fire", caller=who, **firing)).notes]
+        recalled = [note.id for note in (await call(service, "recall", peek=True, **step, **narrow)).notes]
+        for id_, answer in told.items():
+            left_out = {one.verb for one in answer.reasons}
+            assert answer.recalled == (id_ in recalled) == ("recall" not in left_out), answer
+            assert answer.injected == (id_ in injected) == ("inject" not in left_out), answer
+            assert (id_ in fired) == ("fire" not in left_out), answer

@@ -6,23 +6,39 @@ explanation cannot drift from what it explains. Nothing is logged, renewed or co
 
 from __future__ import annotations
 
-from typing import Final
+import contextlib
+from typing import Final, NamedTuple
 
 import msgspec
 
 from amnesiad import wire
+from amnesiad.core import inject as selection
 from amnesiad.core import intake, triggers
 from amnesiad.core import recall as ranking
 from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import NotFound
 from amnesiad.core.notes import Note
 from amnesiad.core.times import format_time
+from amnesiad.errors import StoreUnavailable
+from amnesiad.service.correcting import Corrections
 from amnesiad.service.injecting import Injecting, may_fire
 from amnesiad.service.showing import check_query
 from amnesiad.store import vault
 from amnesiad.workspace import Workspace
 
 EVERY_FILTER: Final = ("kinds", "tags", "paths", "states", "since", "until")
+
+
+class _Question(NamedTuple):
+    """What is asked, and all of the store that an answer needs: nothing may change while the verbs' selections are made."""
+
+    workspace: Workspace
+    viewer: Caller
+    request: wire.WhyNotRequest
+    paths: tuple[str, ...]
+    now: int
+    owed: Corrections | None
+    fired: dict[str, tuple[int, str]]
 
 
 class Explaining(Injecting):
@@ -39,36 +55,46 @@ class Explaining(Injecting):
             raise NotFound(f"there is no note {request.id}", field="id", hint="amnesia list shows what there is")
         for text in (request.query, request.command):
             check_query(text)
-        paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
-        asker, now = request.caller.to_core(), self.clock.now_ms()
+        asker = request.caller.to_core()
         note_id = await self.address(workspace, asker, request.id)
-        viewer = asker
-        if asker.role == "human" and (asker.session or asker.agent or asker.team):
-            viewer = msgspec.structs.replace(asker, role="agent")
-        await self.meaning.ask(request.query)
-        note = workspace.settled(note_id, now)
-        reasons: list[wire.Obstacle]
+        asked = await self._asked(workspace, asker, request)
+        note = workspace.settled(note_id, asked.now)
+        reasons: list[wire.Obstacle | None]
         place, recalled, injected = None, False, False
         if note is None or not note.live:
             reasons = [await self._ended(workspace, note_id, note)]
-        elif not visible(note, viewer, workspace.policy):
-            reasons = [_obstacle("any", "out-of-scope", _scope_text(note, viewer))]
+        elif not visible(note, asked.viewer, workspace.policy):
+            reasons = [_obstacle("any", "out-of-scope", _scope_text(note, asked.viewer))]
         else:
-            place, reasons = self._not_recalled(workspace, viewer, note, request, paths, now)
+            place, unrecalled = self._not_recalled(asked, note)
             recalled = place is not None and place <= request.limit
-            over = self._not_injected(workspace, viewer, note, request, paths, now)
+            over = self._not_injected(asked, note)
             injected = over is None
-            reasons += [over] if over else []
-            reasons += await self._not_fired(workspace, viewer, note, request, paths, now)
+            reasons = [*unrecalled, over, self._not_fired(asked, note)]
         return wire.WhyNotAnswer(
             id=note_id,
             recalled=recalled,
             injected=injected,
             place=place,
-            reasons=tuple(reasons),
+            reasons=tuple(one for one in reasons if one is not None),
             seq=workspace.position,
             degraded=degraded,
         )
+
+    async def _asked(self, workspace: Workspace, asker: Caller, request: wire.WhyNotRequest) -> _Question:
+        paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
+        viewer = asker
+        if asker.role == "human" and (asker.session or asker.agent or asker.team):
+            viewer = msgspec.structs.replace(asker, role="agent")
+        await self.meaning.ask(request.query)
+        owed = self._owed(viewer)
+        if owed is not None:
+            with contextlib.suppress(StoreUnavailable):
+                await owed.look(workspace)
+        fired = {}
+        if request.event is not None and viewer.context is not None:
+            fired = await workspace.witness.fired(viewer.context)
+        return _Question(workspace, viewer, request, paths, self.clock.now_ms(), owed, fired)
 
     async def _ended(self, workspace: Workspace, note_id: str, note: Note | None) -> wire.Obstacle:
         if note_id in workspace.unreadable:
@@ -81,16 +107,9 @@ class Explaining(Injecting):
         why = f" ({note.state_reason})" if note.state_reason else ""
         return _obstacle("any", "ended", f"it is {note.state} since {format_time(note.state_at)}{why}")
 
-    def _not_recalled(
-        self,
-        workspace: Workspace,
-        viewer: Caller,
-        note: Note,
-        request: wire.WhyNotRequest,
-        paths: tuple[str, ...],
-        now: int,
-    ) -> tuple[int | None, list[wire.Obstacle]]:
+    def _not_recalled(self, asked: _Question, note: Note) -> tuple[int | None, list[wire.Obstacle]]:
         """The note's place in recall's order, and what keeps it out of the answer."""
+        workspace, viewer, request, paths, now, _, _ = asked
         wanted = ranking.Filter(
             kinds=frozenset(request.kinds),
             tags=request.tags,
@@ -110,28 +129,25 @@ class Explaining(Injecting):
         ranked = self.ranked(workspace, viewer, request.query, wanted, ranking.POOL_CAP, now)
         place = next((n for n, one in enumerate(ranked, 1) if one.note.id == note.id), None)
         if place is None:
-            rule, text = "outranked", f"more than {ranking.POOL_CAP} notes come before it"
-            if request.query and not self.found(workspace, viewer, request.query, note.id, now):
-                rule, text = "no-shared-word", "no word of the query stands in its text, key, tags or anchors"
-                if workspace.vectors is not None:
-                    near = "it is not near" if note.id in workspace.vectors else "it is not known yet"
-                    text += f", and in meaning {near}"
-            return None, [_obstacle("recall", rule, text)]
+            return None, [self._not_ranked(asked, note)]
         if place <= request.limit:
             return place, []
         band = f", in band {ranked[place - 1].band}" if request.query or paths else ""
         text = f"it stands in place {place} of {len(ranked)}{band}, and {request.limit} are returned"
         return place, [_obstacle("recall", "outranked", text)]
 
-    def _not_injected(
-        self,
-        workspace: Workspace,
-        viewer: Caller,
-        note: Note,
-        request: wire.WhyNotRequest,
-        paths: tuple[str, ...],
-        now: int,
-    ) -> wire.Obstacle | None:
+    def _not_ranked(self, asked: _Question, note: Note) -> wire.Obstacle:
+        workspace, query = asked.workspace, asked.request.query
+        if not query or self.found(workspace, asked.viewer, query, note.id, asked.now):
+            return _obstacle("recall", "outranked", f"more than {ranking.POOL_CAP} notes come before it")
+        text = "no word of the query that says something stands in its text, key, tags or anchors"
+        if workspace.vectors is not None:
+            near = "it is not near" if note.id in workspace.vectors else "it is not known yet"
+            text += f", and in meaning {near}"
+        return _obstacle("recall", "no-shared-word", text)
+
+    def _not_injected(self, asked: _Question, note: Note) -> wire.Obstacle | None:
+        workspace, request = asked.workspace, asked.request
         if not workspace.policy.injection_enabled:
             return _obstacle("inject", "injection-disabled", "the setting injection_enabled is off")
         step = wire.InjectRequest(
@@ -142,44 +158,58 @@ class Explaining(Injecting):
             budget_tokens=request.budget_tokens,
         )
         budget = self._budget(workspace, step)
-        chosen = self._choose(workspace, viewer, step, paths, budget, now)
-        if note.id in chosen.ids:
-            return None
-        cost, left = workspace.cost(note.id), chosen.left.get(note.id)
-        if note.state == "stale" and left is None:
-            text = f"it is stale ({', '.join(note.causes)}): only a changed file that the step names lets it in"
-            return _obstacle("inject", "stale", text)
-        if left is not None:
-            text = f"its line costs {cost} tokens, {cost - left} more than the {left} of {budget} that were left for it"
-            return _obstacle("inject", "over-budget", text)
-        text = f"the notes before it fill the budget of {budget} tokens; its line would cost {cost}"
-        return _obstacle("inject", "outranked", text)
+        chosen = self._choose(workspace, asked.viewer, step, asked.paths, budget, asked.now, asked.owed)
+        return _left_out("inject", workspace, note, chosen)
 
-    async def _not_fired(
-        self,
-        workspace: Workspace,
-        viewer: Caller,
-        note: Note,
-        request: wire.WhyNotRequest,
-        paths: tuple[str, ...],
-        now: int,
-    ) -> list[wire.Obstacle]:
+    def _not_fired(self, asked: _Question, note: Note) -> wire.Obstacle | None:
+        workspace, viewer, request, paths, now, owed, fired = asked
         if request.event is None:
-            return []
+            return None
         if not workspace.policy.injection_enabled:
-            return [_obstacle("fire", "injection-disabled", "the setting injection_enabled is off")]
+            return _obstacle("fire", "injection-disabled", "the setting injection_enabled is off")
         occasion = triggers.Occasion(event=request.event, paths=paths, command=request.command, prompt=request.query)
         words = workspace.words[note.id]
         trigger = triggers.matching(words, occasion)
         if trigger is None:
             text = f"none of its {len(words.triggers)} triggers matches" if words.triggers else "it has no trigger"
-            return [_obstacle("fire", "no-trigger", text)]
-        context = viewer.context or viewer.session
-        shown = (await workspace.log.fired(context)).get(note.id) if context else None
-        if shown is None or may_fire(shown, trigger.cooldown_ms, "", now):
-            return []
-        text = f"it was shown to session {context} at {format_time(shown[0])}, and comes once until compaction"
-        return [_obstacle("fire", "shown-already", text)]
+            return _obstacle("fire", "no-trigger", text)
+        shown = fired.get(note.id)
+        if shown is not None and not may_fire(shown, trigger.cooldown_ms, "", now):
+            at = format_time(shown[0])
+            text = f"it was shown to session {viewer.context} at {at}, and comes once until compaction"
+            return _obstacle("fire", "shown-already", text)
+        hit = [
+            one
+            for one, why in workspace.triggered_by(occasion, viewer, now)
+            if may_fire(fired.get(one.id), why.cooldown_ms, "", now)
+        ]
+        candidates = (ranking.Candidate(one, workspace.words[one.id]) for one in hit)
+        ids = tuple(one.note.id for one in ranking.order_without_query(candidates, workspace.policy, now))
+        pool = selection.Listed(hit, workspace.policy, workspace.last_access, now)
+        step = selection.Step(
+            matched=ids,
+            on_path=frozenset(ids),
+            corrections=() if owed is None else owed.choose(workspace, viewer),
+            successors=() if owed is None else owed.successors,
+        )
+        chosen = self._fill(workspace, viewer, pool, step, workspace.policy.max_injected_tokens, now)
+        return _left_out("fire", workspace, note, chosen)
+
+
+def _left_out(verb: str, workspace: Workspace, note: Note, chosen: selection.Selection) -> wire.Obstacle | None:
+    """Why the selection holds no line of this live note; ``None`` where it does."""
+    if note.id in chosen.ids:
+        return None
+    cost, left, budget = workspace.cost(note.id), chosen.left.get(note.id), chosen.budget_tokens
+    if left is not None:
+        text = f"its line costs {cost} tokens, {cost - left} more than the {left} of {budget} that were left for it"
+        return _obstacle(verb, "over-budget", text)
+    if note.state == "stale":
+        causes = ", ".join(note.causes)
+        text = f"it is stale ({causes}): only a changed file that the step names lets a stale note in"
+        return _obstacle(verb, "stale", text)
+    text = f"the notes before it fill the budget of {budget} tokens; its line would cost {cost}"
+    return _obstacle(verb, "outranked", text)
 
 
 def _obstacle(verb: str, rule: str, text: str) -> wire.Obstacle:
