@@ -1,24 +1,31 @@
-"""Fixtures of the tests of one process: services on the session's real store with a clock that a test can move, and a
-daemon of canned answers for the command line."""
+"""Fixtures of the tests of one process: services on the session's real store with a clock that a test can move, the real
+door with a clerk behind it, both clients, and a daemon of canned answers for the command line."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import cast
+from tempfile import TemporaryDirectory
+from typing import Any, cast
 
 import pytest
 from redis.asyncio import Redis
+from tests.daemon.asking import Asker, Connect
 from tests.daemon.canned import Canned
 from tests.daemon.desk import ManualClock, Recorder
+from tests.daemon.door import Clerk, Wire
 
-from amnesiad import embedding
+from amnesiad import AsyncClient, Client, embedding
+from amnesiad.api.app import App
+from amnesiad.api.serve import ApiServer
+from amnesiad.api.serve import serve as open_doors
 from amnesiad.service import Service
 from amnesiad.settings import load_settings
 from amnesiad.store.clock import StoreClock
-from amnesiad.store.connect import connect
+from amnesiad.store.connect import connect as connect_store
 from amnesiad.store.keyring import Keyring
 
 
@@ -46,7 +53,7 @@ async def service(redis: Redis, clock: ManualClock) -> AsyncIterator[Service]:
 @pytest.fixture
 async def second(service: Service, redis_url: str, clock: ManualClock) -> AsyncIterator[Service]:  # noqa: ARG001
     """Another daemon's service on the same store, with a connection and a projection of its own."""
-    client = await connect(redis_url)
+    client = await connect_store(redis_url)
     made = serve(client, clock)
     yield made
     await made.quiesce()
@@ -77,3 +84,62 @@ def canned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Canned]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A short private directory: the test's own may be too long for a socket."""
+    with TemporaryDirectory(prefix="amn") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+async def clerk() -> Clerk:
+    return Clerk()
+
+
+@pytest.fixture
+async def server(clerk: Clerk, place: Path) -> AsyncIterator[ApiServer]:
+    running = await open_doors(App(clerk), place / "a.sock")
+    yield running
+    await running.stop()
+
+
+@pytest.fixture
+async def line(server: ApiServer) -> AsyncIterator[Wire]:
+    connection = await Wire.to(server.socket_path)
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test speaks for whoever runs it."""
+    for name in ("SOCKET", "WORKSPACE", "SESSION", "AGENT", "TEAM", "AGENT_KIND", "CONFIG", "STATE_DIR"):
+        monkeypatch.delenv(f"AMNESIA_{name}", raising=False)
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+async def connect(request: pytest.FixtureRequest) -> AsyncIterator[Connect]:
+    """Opens clients of either sort, so that every promise is kept by both."""
+    opened: list[Client | AsyncClient] = []
+
+    async def open_one(path: Path, workspace: str | None = "/src/app", **options: Any) -> Asker:
+        kind = Client if request.param == "blocking" else AsyncClient
+        client = kind(path, workspace=workspace, **options)
+        opened.append(client)
+
+        async def ask(method: str, *args: Any, **kwargs: Any) -> Any:
+            bound = getattr(client, method)
+            if isinstance(client, AsyncClient):
+                return await bound(*args, **kwargs)
+            return await asyncio.to_thread(bound, *args, **kwargs)
+
+        return ask
+
+    yield open_one
+    for client in opened:
+        if isinstance(client, AsyncClient):
+            await client.aclose()
+        else:
+            client.close()

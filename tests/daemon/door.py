@@ -171,3 +171,11 @@ def request(target: str, body: bytes = b"", *, method: str = "POST", headers: st
 
 def remember(content: str, **fields: Any) -> bytes:
     return request("/v1/remember", json.dumps({"workspace": "/src/app", "content": content, **fields}).encode())
+
+
+async def still_answers(path: Path) -> bool:
+    connection = await Wire.to(path)
+    try:
+        return (await connection.ask("/healthz", method="GET")).status == 200
+    finally:
+        await connection.close()

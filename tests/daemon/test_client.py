@@ -1,4 +1,4 @@
-"""Both clients against the real door, and against daemons that misbehave."""
+"""Both clients against the real door: what they send, what they return, and for whom they speak."""
 
 from __future__ import annotations
 
@@ -6,84 +6,21 @@ import asyncio
 import inspect
 import json
 import threading
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Protocol
 
 import pytest
-from tests.daemon.door import Clerk, Wire
+from tests.daemon.asking import Connect
+from tests.daemon.door import Clerk
 from tests.support import wait_until
 
 import amnesiad
 from amnesiad import AsyncClient, Client, errors, wire
-from amnesiad.api.app import App
-from amnesiad.api.serve import ApiServer, serve
+from amnesiad.api.serve import ApiServer
 from amnesiad.client import identity, verbs
 from amnesiad.client.aio import POOL_SIZE
-from amnesiad.limits import MAX_REQUEST_BYTES, SUN_PATH_BYTES
+from amnesiad.limits import MAX_REQUEST_BYTES
 
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A short private directory: the test's own may be too long for a socket."""
-    with TemporaryDirectory(prefix="amn") as directory:
-        yield Path(directory)
-
-
-@pytest.fixture(autouse=True)
-def _nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test speaks for whoever runs it."""
-    for name in ("SOCKET", "WORKSPACE", "SESSION", "AGENT", "TEAM", "AGENT_KIND", "CONFIG", "STATE_DIR"):
-        monkeypatch.delenv(f"AMNESIA_{name}", raising=False)
-
-
-@pytest.fixture
-async def clerk() -> Clerk:
-    return Clerk()
-
-
-@pytest.fixture
-async def server(clerk: Clerk, place: Path) -> AsyncIterator[ApiServer]:
-    running = await serve(App(clerk), place / "a.sock")
-    yield running
-    await running.stop()
-
-
-class Asker(Protocol):
-    """One client, whichever it is, asked by method name and awaited."""
-
-    async def __call__(self, method: str, *args: Any, **kwargs: Any) -> Any: ...
-
-
-Connect = Callable[..., Awaitable[Asker]]
-
-
-@pytest.fixture(params=["blocking", "asyncio"])
-async def connect(request: pytest.FixtureRequest) -> AsyncIterator[Connect]:
-    """Opens clients of either sort, so that every promise is kept by both."""
-    opened: list[Client | AsyncClient] = []
-
-    async def open_one(path: Path, workspace: str | None = "/src/app", **options: Any) -> Asker:
-        kind = Client if request.param == "blocking" else AsyncClient
-        client = kind(path, workspace=workspace, **options)
-        opened.append(client)
-
-        async def ask(method: str, *args: Any, **kwargs: Any) -> Any:
-            bound = getattr(client, method)
-            if isinstance(client, AsyncClient):
-                return await bound(*args, **kwargs)
-            return await asyncio.to_thread(bound, *args, **kwargs)
-
-        return ask
-
-    yield open_one
-    for client in opened:
-        if isinstance(client, AsyncClient):
-            await client.aclose()
-        else:
-            client.close()
+pytestmark = pytest.mark.usefixtures("nobody")
 
 
 async def test_a_typed_method_returns_the_wires_answer(server: ApiServer, connect: Connect, clerk: Clerk) -> None:
@@ -163,138 +100,6 @@ async def test_a_wrong_keyword_names_the_method(method: str, place: Path, connec
         await ask(method, zzz=1)
 
 
-async def test_no_daemon_is_noticed_at_once(place: Path, connect: Connect) -> None:
-    """C44: with nothing there, or a dead socket, a client fails fast and says what to do."""
-    ask = await connect(place / "a.sock")
-    began = time.monotonic()
-    with pytest.raises(errors.DaemonUnreachable, match="there is no socket") as refusal:
-        await ask("status")
-    assert "amnesia up" in refusal.value.hint
-    (place / "a.sock").touch()
-    with pytest.raises(errors.DaemonUnreachable):
-        await ask("status")
-    assert time.monotonic() - began < 1
-
-
-async def test_a_path_no_socket_can_have_is_told_of(connect: Connect) -> None:
-    """A path beyond the platform's limit is refused with the limit; nothing could ever listen there."""
-    ask = await connect(Path("/tmp") / ("x" * 200))  # noqa: S108
-    with pytest.raises(errors.DaemonUnreachable, match=f"205 bytes, the limit is {SUN_PATH_BYTES}") as refusal:
-        await ask("status")
-    assert refusal.value.field == "socket"
-
-
-async def test_a_client_outlives_a_restart_of_its_daemon(clerk: Clerk, place: Path, connect: Connect) -> None:
-    """The kept connection of a stopped daemon is replaced without an error."""
-    ask = await connect(place / "a.sock")
-    for _ in range(3):
-        running = await serve(App(clerk), place / "a.sock")
-        await ask("remember", "still here")
-        await running.stop()
-    assert len(clerk.texts) == 3
-
-
-class Faulty:
-    """A daemon that drops connections after reading, answers garbage, or never answers; counts what it was sent."""
-
-    def __init__(self, *replies: bytes | None) -> None:
-        self.replies = list(replies)
-        self.bodies: list[bytes] = []
-        self.release = asyncio.Event()
-
-    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = next(
-                    (
-                        int(line.split(b":")[1])
-                        for line in head.lower().split(b"\r\n")
-                        if line.startswith(b"content-length")
-                    ),
-                    0,
-                )
-                self.bodies.append(await reader.readexactly(length))
-                reply = self.replies.pop(0) if self.replies else ok(b'{"seq": "1-0"}')
-                if reply is None:
-                    await self.release.wait()
-                    return
-                writer.write(reply)
-                if not reply.startswith(b"HTTP/1.1 200 OK\r\n") or not reply.endswith(b"}"):
-                    return
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return
-        finally:
-            writer.close()
-
-
-def ok(body: bytes) -> bytes:
-    return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
-
-
-@pytest.mark.parametrize("broken", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\n{"], ids=["dropped", "cut"])
-@pytest.mark.parametrize("verb", ["remember", "recall", "batch", "events"])
-async def test_a_broken_connection_costs_one_repeat(verb: str, broken: bytes, place: Path, connect: Connect) -> None:
-    """A request whose answer is lost is sent once more, and is the same request to the last byte."""
-    faulty = Faulty(broken)
-    async with await asyncio.start_unix_server(faulty, place / "f.sock"):
-        ask = await connect(place / "f.sock")
-        await ask("call", verb, {"requests": [{"verb": "remember", "body": {}}]} if verb == "batch" else {})
-    assert len(faulty.bodies) == 2
-    assert faulty.bodies[0] == faulty.bodies[1]
-    if verb != "recall":
-        assert b'id":"' in faulty.bodies[0]
-
-
-async def test_a_second_broken_connection_is_an_error(place: Path, connect: Connect) -> None:
-    """A daemon that keeps hanging up is reported, not asked for ever."""
-    faulty = Faulty(b"", b"", b"")
-    async with await asyncio.start_unix_server(faulty, place / "f.sock"):
-        ask = await connect(place / "f.sock")
-        with pytest.raises(errors.DaemonUnreachable, match="hung up"):
-            await ask("call", "status", {})
-    assert len(faulty.bodies) == 2
-
-
-async def test_a_hook_is_never_sent_twice(place: Path, connect: Connect) -> None:
-    """A hook payload carries nothing to recognise a repeat by, so a lost answer is an error."""
-    faulty = Faulty(b"", b"")
-    async with await asyncio.start_unix_server(faulty, place / "f.sock"):
-        ask = await connect(place / "f.sock")
-        with pytest.raises(errors.DaemonUnreachable):
-            await ask("hook", "codex", {"cwd": "/x"})
-    assert len(faulty.bodies) == 1
-
-
-@pytest.mark.parametrize("reply", [b"HTTP/1.1 502 Bad\r\ncontent-length: 4\r\n\r\nnope", b'HTTP/1.1 500 X\r\ncontent-length: 26\r\n\r\n{"error": {"code": "new"} }'])  # fmt: skip
-async def test_an_answer_that_is_no_envelope_is_a_bug(reply: bytes, place: Path, connect: Connect) -> None:
-    """Whatever else listens there, the caller gets one of our errors."""
-    async with await asyncio.start_unix_server(Faulty(reply), place / "f.sock"):
-        ask = await connect(place / "f.sock")
-        with pytest.raises(errors.Bug, match=r"status 50\d"):
-            await ask("call", "status", {})
-
-
-async def test_what_does_not_speak_http_is_unreachable(place: Path, connect: Connect) -> None:
-    """A stranger at the socket's path is reported as no daemon of ours."""
-    garbage = b"220 smtp ready\r\n"
-    async with await asyncio.start_unix_server(Faulty(garbage, garbage), place / "f.sock"):
-        ask = await connect(place / "f.sock")
-        with pytest.raises(errors.DaemonUnreachable):
-            await ask("call", "status", {})
-
-
-async def test_a_silent_daemon_meets_the_timeout(place: Path, connect: Connect) -> None:
-    """A daemon that does not answer costs the timeout, and the next request gets its own answer."""
-    faulty = Faulty(None, ok(b'{"seq": "2-0"}'))
-    async with await asyncio.start_unix_server(faulty, place / "f.sock"):
-        ask = await connect(place / "f.sock", timeout_s=0.2)
-        with pytest.raises(errors.Deadline, match=r"0\.2 s"):
-            await ask("call", "status", {})
-        assert await ask("call", "status", {}) == {"seq": "2-0"}
-        faulty.release.set()
-
-
 async def test_a_request_past_the_limit_is_not_sent(server: ApiServer, connect: Connect, clerk: Clerk) -> None:
     """V25: the client refuses what the daemon would."""
     ask = await connect(server.socket_path)
@@ -358,87 +163,6 @@ async def test_a_hook_is_answered_in_the_agents_form(server: ApiServer, connect:
     assert answer == {"agent": "codex", "workspace": "/src/app", "cwd": "/x"}
 
 
-async def test_an_import_and_an_export(server: ApiServer, connect: Connect, clerk: Clerk) -> None:
-    """C03: lines go in with or without their ends, and come out as objects."""
-    ask = await connect(server.socket_path)
-    answer = await ask("import_notes", [b'{"a": 1}\n', b'{"a": 2}'])
-    assert (answer.lines, clerk.lines) == (2, [b'{"a": 1}', b'{"a": 2}'])
-    clerk.texts = {str(number): "x" * 1000 for number in range(500)}
-
-    def blocking() -> list[dict[str, Any]]:
-        with Client(server.socket_path, workspace="/src/app") as client:
-            return list(client.export())
-
-    async with AsyncClient(server.socket_path, workspace="/src/app") as client:
-        assert [row["id"] async for row in client.export()] == list(clerk.texts)
-    assert len(await asyncio.to_thread(blocking)) == 500
-
-
-async def test_an_export_that_breaks_is_an_error(server: ApiServer, clerk: Clerk) -> None:
-    """Half an export never looks like a whole one."""
-    clerk.texts = {"a": "x"}
-    clerk.export_fault = ValueError()
-
-    def blocking() -> list[dict[str, Any]]:
-        with Client(server.socket_path, workspace="/src/app") as client:
-            return list(client.export())
-
-    with pytest.raises(errors.DaemonUnreachable):
-        await asyncio.to_thread(blocking)
-    async with AsyncClient(server.socket_path, workspace="/src/app") as client:
-        with pytest.raises(errors.DaemonUnreachable):
-            [row async for row in client.export()]
-    clerk.fault = errors.NotFound("no such workspace")
-    async with AsyncClient(server.socket_path, workspace="/nowhere") as client:
-        with pytest.raises(errors.NotFound):
-            [row async for row in client.export()]
-
-
-async def test_an_import_refused_early_says_why(server: ApiServer, connect: Connect) -> None:
-    """An upload the daemon stops in the middle ends with the daemon's reason."""
-    ask = await connect(server.socket_path, agent_kind="nonsense")
-    with pytest.raises(errors.Invalid) as refusal:
-        await ask("import_notes", (b"x" * 1000 for _ in range(20_000)))
-    assert refusal.value.field == "caller.agent_kind"
-
-
-async def test_the_feed_gives_items(server: ApiServer, clerk: Clerk) -> None:
-    """Transitions arrive as items with their stream ids; leaving the loop closes the feed."""
-    async with AsyncClient(server.socket_path, workspace="/src/app") as client:
-        feed = client.feed(after="5-0")
-        items = [await anext(feed), await anext(feed)]
-        await feed.aclose()  # type: ignore[attr-defined]  # an async generator
-    assert [(item.seq, item.type) for item in items] == [("1-0", "written"), ("2-0", "forgotten")]
-    assert items[0].data["text"] == "a\nb"
-    assert clerk.seen[0].after == "5-0"
-    await wait_until(clerk.feed_closed.is_set)
-
-
-async def test_the_feed_gives_items_to_blocking_code_too(server: ApiServer, clerk: Clerk) -> None:
-    """One after another, each waited for, beside other requests of the client; closing the iterator closes the feed."""
-
-    def read(client: Client) -> list[wire.FeedItem]:
-        feed = client.feed(after="5-0")
-        items = [next(feed), next(feed)]
-        client.remember("meanwhile")
-        feed.close()  # type: ignore[attr-defined]  # a generator
-        return items
-
-    with Client(server.socket_path, workspace="/src/app", timeout_s=5) as client:
-        items = await asyncio.to_thread(read, client)
-    assert [(item.seq, item.type) for item in items] == [("1-0", "written"), ("2-0", "forgotten")]
-    assert items[0].data["text"] == "a\nb"
-    assert clerk.seen[0].after == "5-0"
-    await wait_until(clerk.feed_closed.is_set)
-
-
-async def test_a_feed_that_is_refused_says_why_to_blocking_code_too(server: ApiServer) -> None:
-    """The refusal is the daemon's own, and no empty feed."""
-    with Client(server.socket_path, agent_kind="nonsense") as client, pytest.raises(errors.Invalid) as refusal:
-        await asyncio.to_thread(list, client.feed())
-    assert refusal.value.field == "caller.agent_kind"
-
-
 async def test_many_concurrent_calls_share_a_bounded_pool(server: ApiServer, clerk: Clerk) -> None:
     """C01: a hundred calls at once all succeed over a few connections."""
     clerk.gate.clear()
@@ -447,20 +171,6 @@ async def test_many_concurrent_calls_share_a_bounded_pool(server: ApiServer, cle
         await wait_until(lambda: clerk.waiting == POOL_SIZE)
         clerk.gate.set()
         assert [answer.text for answer in await asyncio.gather(*calls)] == [str(number) for number in range(100)]
-
-
-async def test_a_cancelled_call_leaves_the_next_its_own_answer(server: ApiServer, clerk: Clerk) -> None:
-    """The late answer to an abandoned request is never taken for another's."""
-    async with AsyncClient(server.socket_path, workspace="/src/app") as client:
-        await client.recall("first")
-        clerk.gate.clear()
-        call = asyncio.ensure_future(client.recall("abandoned"))
-        await wait_until(lambda: clerk.waiting)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        clerk.gate.set()
-        assert (await client.recall("second")).text == "second"
 
 
 async def test_threads_may_share_a_blocking_client(server: ApiServer) -> None:
@@ -528,34 +238,6 @@ def test_the_package_offers_its_clients_and_nothing_unknown() -> None:
         amnesiad.client.Clinet  # noqa: B018 - the look-up is the test
     with pytest.raises(AttributeError):
         amnesiad.Clinet  # noqa: B018
-
-
-async def test_a_write_repeated_over_a_lost_answer_lands_once(clerk: Clerk, place: Path, connect: Connect) -> None:
-    """The daemon did the write, the answer was lost: the repeat gets the first answer and nothing is written twice."""
-    running = await serve(App(clerk), place / "a.sock")
-    lost = 0
-
-    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal lost
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = int(head.lower().split(b"content-length:")[1].split()[0])
-            behind = await Wire.to(place / "a.sock")
-            await behind.send(head + await reader.readexactly(length))
-            reply = await behind.reply()
-            await behind.close()
-            if lost:
-                writer.write(ok(reply.body))
-            lost += 1
-        finally:
-            writer.close()
-
-    async with await asyncio.start_unix_server(relay, place / "r.sock"):
-        ask = await connect(place / "r.sock")
-        answer = await ask("remember", "once")
-    await running.stop()
-    assert lost == 2
-    assert list(clerk.texts) == [answer.id]
 
 
 def test_a_prepared_request_is_plain_json() -> None:

@@ -18,6 +18,7 @@ from amnesiad.client import verbs
 from amnesiad.client.identity import (
     ATTEMPTS,
     DEFAULT_TIMEOUT_S,
+    FEED_SILENCE_S,
     Body,
     Identity,
     hung_up,
@@ -171,9 +172,13 @@ class AsyncClient:
                 yield msgspec.json.decode(line)
 
     async def feed(self, *, after: str | None = None) -> AsyncIterator[wire.FeedItem]:
-        """Transitions as they happen, from now or from behind a stream id. Ends when the daemon stops."""
-        query = urlencode(self._identity.query({"after": after}))
-        async with streamed(self._identity.socket, f"/v1/feed?{query}", None, self._timeout_s) as lines:
+        """Transitions as they happen, from now or from behind a stream id. Ends when the daemon stops.
+
+        Raises ``Deadline`` where not even a heartbeat came for ``FEED_SILENCE_S``.
+        """
+        target = "/v1/feed?" + urlencode(self._identity.query({"after": after}))
+        silence_s = max(self._timeout_s, FEED_SILENCE_S)
+        async with streamed(self._identity.socket, target, None, self._timeout_s, silence_s) as lines:
             async for item in feed_items(lines):
                 yield item
 

@@ -11,13 +11,14 @@ from contextlib import closing, suppress
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from urllib.parse import urlencode
 
 from amnesiad.client import verbs
 from amnesiad.client.identity import (
     ATTEMPTS,
     DEFAULT_TIMEOUT_S,
+    FEED_SILENCE_S,
     READ_BYTES,
     Body,
     Identity,
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 A = TypeVar("A")
-
-FEED_SILENCE_S: Final = 45.0
-"""A feed says something every 15 s; three times that is no delay but a daemon that is gone."""
 
 # What http.client raises when the other end goes away in the middle.
 _BROKEN = (ConnectionError, http.client.BadStatusLine, http.client.IncompleteRead)

@@ -36,6 +36,8 @@ Body = Mapping[str, Any]
 
 DEFAULT_TIMEOUT_S: Final = 35.0
 """A little longer than the daemon's own deadline, so that its answer about that still arrives."""
+FEED_SILENCE_S: Final = 45.0
+"""A feed says something every 15 s; three times that is no delay but a daemon that is gone."""
 ATTEMPTS: Final = 2
 """One request and one repeat: a second broken connection in a row is no accident."""
 

@@ -43,11 +43,12 @@ class _Answer:
 
 @asynccontextmanager
 async def streamed(
-    path: str, target: str, upload: bytes | Upload | None, timeout_s: float
+    path: str, target: str, upload: bytes | Upload | None, timeout_s: float, silence_s: float | None = None
 ) -> AsyncIterator[AsyncIterator[bytes]]:
     """Send a request and give the lines of its answer as they come.
 
-    ``timeout_s`` bounds each wait for the daemon to read on, and the one for the answer's status.
+    ``timeout_s`` bounds each wait for the daemon: to read on, for the answer's status, and for more of its lines, unless
+    ``silence_s`` grants those more.
     ``upload`` is a body, lines to send in chunks, or ``None`` for a GET. Raises what the daemon refuses with.
     """
     try:
@@ -55,6 +56,7 @@ async def streamed(
     except OSError as failure:
         raise unreachable(path, failure) from failure
     answer = _Answer()
+    lines = _lines(path, reader, answer, timeout_s if silence_s is None else silence_s)
     try:
         try:
             await _converse(reader, writer, answer, target, upload, timeout_s)
@@ -63,8 +65,8 @@ async def streamed(
         except (ConnectionError, httptools.HttpParserError) as failure:
             raise hung_up(path) from failure
         if answer.status != 200:
-            raise_refusal(answer.status, b"".join([line async for line in _lines(path, reader, answer)]))
-        yield _lines(path, reader, answer)
+            raise_refusal(answer.status, b"".join([line async for line in lines]))
+        yield lines
     finally:
         writer.close()
         with suppress(ConnectionError):
@@ -134,8 +136,8 @@ async def _feed(reader: asyncio.StreamReader, answer: _Answer) -> None:
     answer.parser.feed_data(data)
 
 
-async def _lines(path: str, reader: asyncio.StreamReader, answer: _Answer) -> AsyncIterator[bytes]:
-    """Lines without their ends, empty ones included; a stream that stops before its end raises."""
+async def _lines(path: str, reader: asyncio.StreamReader, answer: _Answer, silence_s: float) -> AsyncIterator[bytes]:
+    """Lines without their ends, empty ones included; a stream that stops before its end raises, and so does a silent one."""
     while True:
         *complete, rest = answer.body.split(b"\n")
         answer.body = bytearray(rest)
@@ -148,7 +150,10 @@ async def _lines(path: str, reader: asyncio.StreamReader, answer: _Answer) -> As
         if len(rest) > MAX_LINE_BYTES:
             raise TooLarge(f"a line of the answer exceeds {MAX_LINE_BYTES} bytes", field="line")
         try:
-            await _feed(reader, answer)
+            async with asyncio.timeout(silence_s):
+                await _feed(reader, answer)
+        except TimeoutError:
+            raise no_answer(silence_s) from None
         except (ConnectionError, httptools.HttpParserError) as failure:
             raise hung_up(path) from failure
 
