@@ -537,3 +537,7 @@ async def test_an_earlier_moment_can_be_looked_at(service: Service) -> None:
         then = (await call(service, "inspect", id=first.id, at=at)).note
         assert (then.id, then.state) == (first.id, state)
     assert (await refused(call(service, "inspect", id=first.id, at=born - 1))).code == "not_found"
+    await call(service, "forget", id=first.id)
+    then, now = [await call(service, "inspect", id=first.id, **fields) for fields in ({"at": born}, {})]
+    assert (then.note.state, now.note.state) == ("active", "forgotten")
+    assert then.text == now.text, "its words of then are erased too, and the line says since when"

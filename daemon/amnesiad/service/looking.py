@@ -114,7 +114,9 @@ class Looking(Forgetting):
         content_hash = None if tomb is None else tomb.content_hash
         if note.state == "forgotten" and tomb is None and note.id in workspace.words:
             content_hash = self.keyring.content_hash(workspace.words[note.id].content)
-        text = render.expansion(note, words, workspace.policy, now, content_hash=content_hash)
+        # What is erased is told as it is now: its words of then are gone as well.
+        left = note if tomb is None else tomb.note
+        text = render.expansion(left, words, workspace.policy, now, content_hash=content_hash)
         return wire.InspectAnswer(
             note=wire.NoteView(**fields),  # type: ignore[arg-type]
             history_length=len(entries),
