@@ -20,7 +20,7 @@ from amnesiad.store.keyring import Keyring
 from amnesiad.store.keys import Keys
 from amnesiad.store.log import Log, Outcome, Unit
 from amnesiad.store.owners import NO_OWNER, expect_open, read_owner, reopened, set_owner
-from amnesiad.store.policies import read_policy
+from amnesiad.store.policies import read_policy, write_policy
 from amnesiad.store.units import Builder
 from amnesiad.store.vault import heads
 from amnesiad_workers.passes import Context
@@ -154,3 +154,15 @@ class World:
 async def new_world(redis: Redis, name: str = "w") -> World:
     """A new workspace."""
     return World(redis, await workspaces.find_or_create(redis, name))
+
+
+async def set_policy(world: World, version: int, **changes: object) -> None:
+    """Change live settings, as the service does."""
+    unit = Unit()
+    write_policy(unit, world.keys, version, changes, ())
+    assert (await world.log.commit(unit)).status == "ok"
+
+
+def ids(count: int, prefix: str = "n") -> list[str]:
+    """That many note ids."""
+    return [f"{prefix}{number:08d}" for number in range(count)]

@@ -1,98 +1,24 @@
-"""The bridge and the timer: no event is lost, none is done twice, and what is due is asked for on time."""
+"""The bridge: no event is lost, none is done twice, and what cannot be handled is put aside."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-from collections.abc import AsyncIterator
-from typing import Any
 
 import msgspec
 import pytest
-from redis.asyncio import Redis
 from tests.support import dump, wait_until
-from tests.workers.seeding import MINUTE, POLICY, World, new_world
+from tests.workers.seeding import POLICY
+from tests.workers.yard import SECRETS, Yard
 
-from amnesiad.bridge import Bridge, Jobs, Timer, reader
-from amnesiad.bridge.timer import SWEEP_S
-from amnesiad.secretscan import SecretScan
+from amnesiad.bridge import Bridge, reader
 from amnesiad.store import lifecycle
-from amnesiad.store.clock import StoreClock
 from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, WORKSPACES
 from amnesiad.store.owners import read_owner
-from amnesiad.store.queue import PREFIX, QUEUE
 from amnesiad.tasks import end
-from amnesiad_workers.passes import settle, unplug
 
-SECRETS = SecretScan(None)
 T0 = 1_700_000_000_000
 """Where the producers' clocks begin (epoch ms)."""
-
-
-class Yard:
-    """A bridge with its clock and jobs, and the world it works for."""
-
-    def __init__(self, world: World, clock: StoreClock, jobs: Jobs) -> None:
-        self.world, self.clock, self.jobs = world, clock, jobs
-        self.redis: Any = world.redis
-        self.bridge = Bridge(world.redis, jobs, POLICY, SECRETS)
-
-    async def send(self, event: str, **fields: object) -> str:
-        """Put an event on the stream, as any process may."""
-        body = {"event": event, "workspace": "w", **fields}
-        seq: bytes = await self.redis.xadd(LIFECYCLE, {"e": json.dumps(body)})
-        return seq.decode()
-
-    async def handle(self) -> int:
-        """One turn of the bridge."""
-        with contextlib.suppress(Exception):
-            await self.redis.xgroup_create(LIFECYCLE, BRIDGE_GROUP, id="0", mkstream=True)
-        return await self.bridge.turn(block_ms=1)
-
-    async def queued(self) -> list[tuple[str, list[Any]]]:
-        """The jobs in the queue: name and arguments."""
-        found = []
-        for job_id in await self.redis.lrange(f"{PREFIX}:queue:{QUEUE}", 0, -1):
-            raw = await self.redis.hget(f"{PREFIX}:job:{job_id.decode()}", "data")
-            name, _, args, _ = json.loads(__import__("zlib").decompress(raw))
-            found.append((name.rpartition(".")[2], args))
-        return found
-
-    async def work(self) -> None:
-        """Run the unplug jobs in the queue, as a worker would."""
-        for name, args in await self.queued():
-            if name == "unplug":
-                ws, owner, heard_at, at, source, children = args
-                await unplug(self.world.context, ws, owner, heard_at=heard_at, at=at, source=source, children=children)
-
-    async def pending(self) -> int:
-        """Events that were delivered and not acknowledged."""
-        return int((await self.redis.xpending(LIFECYCLE, BRIDGE_GROUP))["pending"])
-
-
-@pytest.fixture
-async def clock(redis: Redis) -> StoreClock:
-    """The store's time."""
-    found = StoreClock()
-    await found.sync(redis)
-    return found
-
-
-@pytest.fixture
-async def jobs(redis: Redis, redis_url: str) -> AsyncIterator[Jobs]:
-    """The daemon's end of the queue."""
-    found = Jobs(redis, redis_url)
-    yield found
-    found.close()
-
-
-@pytest.fixture
-async def yard(redis: Redis, clock: StoreClock, jobs: Jobs) -> Yard:
-    """A workspace, and a bridge for it, at the real time."""
-    world = await new_world(redis)
-    world.now = clock.now_ms()
-    return Yard(world, clock, jobs)
 
 
 # -- from event to effect ----------------------------------------------------------------------------------------------
@@ -378,89 +304,3 @@ async def test_a_deleted_stream_is_made_anew(yard: Yard) -> None:
 async def is_open(yard: Yard, owner: str) -> bool:
     """Whether the owner is open."""
     return (await read_owner(yard.redis, yard.world.keys, owner)).open
-
-
-# -- the timer ---------------------------------------------------------------------------------------------------------
-
-
-async def pretend_worker(redis: Any) -> None:
-    """The record that a living worker keeps."""
-    key = f"{PREFIX}:worker:somebody"
-    await redis.sadd(f"{PREFIX}:workers:{QUEUE}", key)
-    await redis.hset(key, mapping={"state": "idle", "birth": "now"})
-    await redis.expire(key, 90)
-
-
-@pytest.fixture
-async def timers(yard: Yard) -> AsyncIterator[list[Timer]]:
-    """Two daemons' timers, running."""
-    found = [Timer(yard.redis, yard.clock, yard.jobs, POLICY, erase_within=60_000) for _ in range(2)]
-    tasks = [asyncio.create_task(timer.run()) for timer in found]
-    yield found
-    await end(*tasks)
-
-
-async def hinted(timer: Timer, ws: str) -> None:
-    """Tell the timer that something is due, and wait until it has dealt with that."""
-    timer.hint(ws, 0)
-    await wait_until(lambda: timer._due.get(ws) != 0)
-
-
-async def settles(yard: Yard) -> int:
-    """How many settle jobs are queued."""
-    return sum(name == "settle" for name, _ in await yard.queued())
-
-
-async def test_a_ttl_of_a_millisecond_is_asked_for_within_the_second(yard: Yard, timers: list[Timer]) -> None:
-    """With no other traffic and no hint, a note that is due at once is settled by a sweep, of which there are two a
-    second where the machine has time for them."""
-    assert timers
-    await pretend_worker(yard.redis)
-    yard.world.now = yard.clock.now_ms()
-    await yard.world.remember("a", ttl_ms=1)
-    await wait_until(lambda: settles(yard))
-    assert SWEEP_S <= 0.5
-    yard.world.now = yard.clock.now_ms()
-    assert (await settle(yard.world.context, yard.world.ws)).expired == 1
-
-
-async def test_many_reasons_to_settle_are_one_job(yard: Yard, timers: list[Timer]) -> None:
-    """While a settle waits in the queue, hints, sweeps and other daemons add no second one."""
-    await pretend_worker(yard.redis)
-    yard.world.now = yard.clock.now_ms() - MINUTE
-    await yard.world.remember("a")
-    for _ in range(50):
-        await hinted(timers[0], yard.world.ws)
-    # Two buckets of time at most: the test may run across an edge.
-    assert 1 <= await settles(yard) <= 2
-
-
-async def test_ticks_and_scrubs_are_asked_for_once(yard: Yard, timers: list[Timer]) -> None:
-    """Two daemons: each periodic job is queued once, and a scrub only when something was erased."""
-    assert timers
-    await pretend_worker(yard.redis)
-    await wait_until(lambda: has(yard, {"reconcile", "trim", "purge_audit"}))
-    names = [name for name, _ in await yard.queued()]
-    assert "scrub" not in names
-    assert names.count("purge_audit") == 1
-    yard.world.now = yard.clock.now_ms() - MINUTE
-    await yard.world.remember("a")
-    yard.world.now += MINUTE
-    await settle(yard.world.context, yard.world.ws)
-    await wait_until(lambda: has(yard, {"scrub"}))
-
-
-async def has(yard: Yard, names: set[str]) -> bool:
-    """Whether jobs of all these names are queued."""
-    return names <= {name for name, _ in await yard.queued()}
-
-
-async def test_nothing_is_asked_of_nobody(yard: Yard, timers: list[Timer]) -> None:
-    """Without a worker no jobs pile up, however long; when one comes, what is due is asked for at once."""
-    yard.world.now = yard.clock.now_ms() - MINUTE
-    await yard.world.remember("a")
-    for _ in range(20):
-        await hinted(timers[0], yard.world.ws)
-    assert await yard.queued() == []
-    await pretend_worker(yard.redis)
-    await wait_until(lambda: settles(yard))

@@ -14,18 +14,14 @@ import msgspec
 import pytest
 from redis.asyncio import Redis
 from tests.support import wait_until
-from tests.workers.seeding import KEYRING, MINUTE, POLICY, START_MS, World, new_world
+from tests.workers.seeding import KEYRING, MINUTE, POLICY, START_MS, World, ids, new_world, set_policy
 
 from amnesiad.core.events import Scrubbed
-from amnesiad.core.kinds import DAY_MS
 from amnesiad.core.notes import Anchor
 from amnesiad.errors import AmnesiaError
 from amnesiad.store import due, workspaces
 from amnesiad.store.due import earliest
 from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, META
-from amnesiad.store.log import Unit
-from amnesiad.store.owners import AWAY_MS, GRACE_MS, UNFINISHED, close_owner, read_owner
-from amnesiad.store.policies import write_policy
 from amnesiad.store.server import EmbeddedServer
 from amnesiad.store.units import UNSCRUBBED
 from amnesiad.store.vault import tombs, words
@@ -37,29 +33,9 @@ from amnesiad_workers.passes import (
     scrub,
     settle,
     trim,
-    unplug,
 )
 from amnesiad_workers.passes import settling as settling_module
 from amnesiad_workers.passes.settling import ASIDE_MS, Settling
-
-
-@pytest.fixture
-async def world(redis: Redis) -> World:
-    """An empty workspace."""
-    return await new_world(redis)
-
-
-def ids(count: int, prefix: str = "n") -> list[str]:
-    """That many note ids."""
-    return [f"{prefix}{number:08d}" for number in range(count)]
-
-
-async def set_policy(world: World, version: int, **changes: object) -> None:
-    """Change live settings, as the service does."""
-    unit = Unit()
-    write_policy(unit, world.keys, version, changes, ())
-    assert (await world.log.commit(unit)).status == "ok"
-
 
 # -- settle ------------------------------------------------------------------------------------------------------------
 
@@ -321,130 +297,6 @@ async def test_a_pass_paused_past_any_lock_does_nothing_twice(world: World, redi
     await asyncio.to_thread(child.join)
     assert child.exitcode == 0
     assert (await world.counts())["expired"] == (await world.counts())["forgotten"] == 1200
-
-
-# -- unplug ------------------------------------------------------------------------------------------------------------
-
-
-async def test_an_ended_owners_notes_are_erased_pins_too(world: World) -> None:
-    """Unplugging erases what the owner wrote, pinned or not, and nobody else's; a second run changes nothing."""
-    inc = await world.open("s/a")
-    await world.remember("x", scope="session", owner="s/a", incarnation=inc)
-    await world.remember("y", scope="session", owner="s/a", incarnation=inc, pinned=True, ttl_ms=None)
-    await world.remember("other", scope="session", owner="s/b", incarnation=1)
-    world.now += 10
-    figures = await unplug(world.context, world.ws, "s/a", heard_at=world.now)
-    assert figures.forgotten == 2
-    assert {getattr(event, "reason", None) for event in (await world.events("x"))[1:]} == {"agent-disposed"}
-    assert await world.note("other") is not None
-    assert not (await read_owner(world.redis, world.keys, "s/a")).open
-    assert await world.redis.zscore(world.keys.leases, "s/a") is None
-    before = await world.dump()
-    assert (await unplug(world.context, world.ws, "s/a", heard_at=world.now)).forgotten == 0
-    assert await world.dump() == before
-
-
-async def test_a_sessions_end_takes_its_children_and_its_team_along(world: World) -> None:
-    """A lead's end erases its own notes, its team's and its children's; a session whose name begins alike is safe."""
-    for owner in ("lead", "lead/a", "leader"):
-        await world.open(owner)
-    await world.remember("mine", scope="session", owner="lead", incarnation=1)
-    await world.remember("teams", scope="team", owner="lead", incarnation=1)
-    await world.remember("childs", scope="session", owner="lead/a", incarnation=1)
-    await world.remember("others", scope="session", owner="leader", incarnation=1)
-    await unplug(world.context, world.ws, "lead", heard_at=world.now + 1, children=True)
-    assert [await world.note(n) is None for n in ("mine", "teams", "childs", "others")] == [True, True, True, False]
-
-
-async def test_an_end_cut_short_is_finished_by_the_next_reconciliation(world: World) -> None:
-    """A worker killed between closing the owner and ending its notes, and its job lost: reconciliation finishes it."""
-    await world.open("s/a")
-    await world.remember("x", scope="session", owner="s/a", incarnation=1)
-    await close_owner(world.log, "s/a", heard_at=world.now + 1, at=None, source=None)
-    assert await world.redis.zscore(world.keys.leases, "s/a") == UNFINISHED
-    await reconcile(world.context, world.ws)
-    assert await world.note("x") is None
-    assert await world.redis.zscore(world.keys.leases, "s/a") is None
-
-
-async def test_the_same_end_by_two_workers_is_one_transition(world: World) -> None:
-    """C35: an end delivered twice and run by two workers at once erases each note once."""
-    await world.open("s")
-    await world.remember(*ids(700), scope="session", owner="s", incarnation=1)
-    end = {"heard_at": world.now + 1, "children": True}
-    await asyncio.gather(*(unplug(world.context, world.ws, "s", **end) for _ in range(2)))  # type: ignore[arg-type]
-    assert (await world.counts())["forgotten"] == 700
-    assert await world.once_each("forgotten")
-
-
-async def test_a_late_end_spares_the_life_begun_since(world: World) -> None:
-    """An end heard before the owner was opened again ends the notes of the earlier life only."""
-    await world.open("s")
-    await world.remember("old", scope="session", owner="s", incarnation=1)
-    heard = world.now + 5
-    await close_owner(world.log, "s", heard_at=heard, at=None, source=None)
-    world.now += 10
-    assert await world.open("s") == 2
-    await world.remember("new", scope="session", owner="s", incarnation=2)
-    await unplug(world.context, world.ws, "s", heard_at=heard)
-    assert await world.note("old") is None
-    assert await world.note("new") is not None
-    assert (await read_owner(world.redis, world.keys, "s")).open
-
-
-async def test_an_owner_ended_while_its_agent_writes_leaves_nothing_behind(world: World) -> None:
-    """V28: 200 trials of an end racing a write; no note of the ended life survives, a later call opens a new one."""
-    for trial in range(200):
-        owner = f"s{trial}"
-        await world.open(owner)
-        world.now += 1
-        outcome, _ = await asyncio.gather(
-            world.call(owner, f"n{trial}"), unplug(world.context, world.ws, owner, heard_at=world.now)
-        )
-        note, cell = await world.note(f"n{trial}"), await read_owner(world.redis, world.keys, owner)
-        assert note is None or note.incarnation == cell.incarnation == 2, outcome
-        world.now += 1
-        later = await world.call(owner, f"m{trial}")
-        assert later.status == "ok"
-        found = await world.note(f"m{trial}")
-        assert found is not None
-        assert found.incarnation == 2
-
-
-# -- reconcile ---------------------------------------------------------------------------------------------------------
-
-
-async def live_until(world: World, now: int) -> None:
-    """Move the clock with reconciliation running all the while, as a healthy fleet does."""
-    while world.now < now:
-        world.now = min(now, world.now + AWAY_MS)
-        await reconcile(world.context, world.ws)
-
-
-async def test_a_silent_owner_is_ended_once_its_lease_is_over(world: World) -> None:
-    """C33: an agent is killed without an end; the lease ends it once and its notes are unplugged."""
-    await world.open("s/a")
-    await world.remember("x", scope="session", owner="s/a", incarnation=1, ttl_ms=None)
-    await live_until(world, START_MS + DAY_MS - AWAY_MS)
-    assert await world.note("x") is not None
-    await live_until(world, START_MS + DAY_MS)
-    assert await world.note("x") is None
-    before = await world.dump()
-    await reconcile(world.context, world.ws)
-    assert await world.dump() == before
-
-
-async def test_nobody_is_ended_right_after_the_worker_was_away(world: World) -> None:
-    """C33: while no worker ran nobody could show a sign of life, so leases lapse only 15 minutes after its return."""
-    await world.open("s/a")
-    await world.remember("x", scope="session", owner="s/a", incarnation=1, ttl_ms=None)
-    await reconcile(world.context, world.ws)
-    back = world.now = START_MS + 5 * DAY_MS
-    await reconcile(world.context, world.ws)
-    await live_until(world, back + GRACE_MS - 1)
-    assert await world.note("x") is not None
-    await live_until(world, back + GRACE_MS)
-    assert await world.note("x") is None
 
 
 # -- scrub -------------------------------------------------------------------------------------------------------------
