@@ -27,7 +27,7 @@ from tests.daemon.desk import (
 
 from amnesiad import wire
 from amnesiad.core.errors import AmnesiaError
-from amnesiad.service import Service
+from amnesiad.service import Service, remembering
 from amnesiad.store.owners import close_owner, members_of, read_owner
 
 LEAD: dict[str, Any] = {"session": "s1"}
@@ -172,27 +172,24 @@ async def test_an_unidentified_child_and_a_fresh_agent_keep_nothing(service: Ser
         await refused(call(service, "remember", content="x", **fields))
 
 
-async def test_an_ambiguous_address_lists_the_choices(service: Service) -> None:
-    """C23: a prefix of two notes is an error that lists those the caller may see; one it may not see is not found."""
-    ids: list[str] = []
-    while len({note_id[:4] for note_id in ids}) == len(ids) and len(ids) < 4000:
-        answers = await call(service, "batch", requests=[
-            {"verb": "remember", "body": {"content": f"n{len(ids)}.{n}", "kind": "finding"}} for n in range(500)
-        ])  # fmt: skip
-        ids += [answer.id for answer in answers.answers]
-    by_prefix: dict[str, list[str]] = {}
-    for note_id in ids:
-        by_prefix.setdefault(note_id[:4], []).append(note_id)
-    twins = next(group for group in by_prefix.values() if len(group) > 1)
-    error = await refused(call(service, "inspect", id=twins[0][:4]))
-    assert (error.code, error.choices) == ("ambiguous", tuple(sorted(twins)))
-    assert (await refused(call(service, "revoke", id=twins[0][:4], reason="r"))).code == "ambiguous"
-    error = await refused(call(service, "inspect", id=twins[0][:4], caller=CHILD))
-    assert error.code == "not_found"
-    await call(service, "forget", id=twins[0])
-    assert (await refused(call(service, "inspect", id=twins[0][:4]))).code == "ambiguous", "ids are never reused"
-    alone = next(group[0] for group in by_prefix.values() if len(group) == 1)
-    assert (await call(service, "inspect", id=alone[:4].upper())).note.id == alone
+async def test_an_ambiguous_address_lists_the_choices(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C23: a prefix of several notes is an error that lists those the caller may see, though it be one; of notes that it
+    may not see there are none; and ids are never reused."""
+    given = ["twnn000001", "twnn000002", "twnn000003", "a0ne000001"]
+    ids = iter(given)
+    monkeypatch.setattr(remembering, "new_note_id", lambda: next(ids))
+    await remember(service, "of a child", caller=CHILD)
+    for number in range(3):
+        await remember(service, f"of the workspace, {number}", kind="finding")
+    for caller, seen in (({}, given[1:3]), (CHILD, given[:1]), (HUMAN, given[:3])):
+        error = await refused(call(service, "inspect", id="twnn", caller=caller))
+        assert (error.code, error.choices) == ("ambiguous", tuple(seen))
+    assert (await refused(call(service, "revoke", id="twnn0000", reason="r"))).code == "ambiguous"
+    assert (await refused(call(service, "inspect", id="twnn", caller=SIBLING))).code == "not_found"
+    await call(service, "forget", ids=given[1:3])
+    error = await refused(call(service, "inspect", id="twnn"))
+    assert (error.code, error.choices) == ("ambiguous", tuple(given[1:3])), "ids are never reused"
+    assert (await call(service, "inspect", id="A0NE")).note.id == given[3]
 
 
 async def test_revoking_in_one_scope_leaves_its_like_in_another(service: Service) -> None:
