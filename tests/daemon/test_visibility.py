@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from tests.daemon.desk import HUMAN, WORKSPACE, call, kept, refused, remember
+from tests.daemon.desk import HUMAN, WORKSPACE, call, kept, projection, refused, remember
 
 from amnesiad import wire
 from amnesiad.core.errors import AmnesiaError
@@ -130,6 +130,20 @@ def test_every_verb_is_asked() -> None:
         assert asked, f"{verb} is asked nothing"
         if "id" in spec.request.__struct_fields__:
             assert any("ID" in json.dumps(body) for body in _asked(verb)), f"{verb} is asked about no note"
+
+
+@pytest.mark.parametrize("who", ["lead", "anonymous", "sibling", "teammate", "fresh"])
+async def test_a_note_that_cannot_be_read_is_named_to_main_agents_alone(service: Service, who: str) -> None:
+    """V09, C23: nobody can tell whose it is, so those who do not see the workspace as a whole hear nothing of it."""
+    note_id = await remember(service, "whose is it", kind="finding")
+    workspace = await projection(service)
+    await service.redis.hset(workspace.keys.heads, note_id, b"damaged")
+    await workspace.load()
+    told = [await refused(call(service, "inspect", id=id_, caller=OTHERS[who])) for id_ in (note_id, NEVER)]
+    named = who in TOUCHY
+    assert ("cannot be read" in told[0].message) == named
+    assert [error.code for error in told] == ["not_found", "not_found"]
+    assert named or told[0].message.replace(note_id, NEVER) == told[1].message
 
 
 @pytest.mark.parametrize("who", OTHERS)
