@@ -137,6 +137,19 @@ async def test_explain_tells_what_put_each_note_behind_the_one_before(service: S
     assert [note.explanation["decided_by"] for note in listed][:2] == ["first", "trust"]
 
 
+async def test_an_explanation_gives_the_figures_that_decided(service: Service, clock: ManualClock) -> None:
+    """A task counts in full, whoever wrote it and when: so do trust and rank of its explanation, not those of its view."""
+    task = await remember(service, "paint the lighthouse", kind="task")
+    clock.advance(30 * DAY)
+    stated = await remember(service, "paint the lighthouse", kind="decision", provenance="user-stated", caller=HUMAN)
+    found = (await call(service, "recall", query="lighthouse", explain=True)).notes
+    assert [note.id for note in found] == [task, stated]
+    assert [(note.explanation["trust"], note.explanation["rank"]) for note in found] == [(1.0, 1.0), (0.9, 1.0)]
+    assert [note.explanation["decided_by"] for note in found] == ["first", "trust"]
+    assert found[0].trust == 0.7
+    assert found[0].rank < 1
+
+
 @pytest.mark.parametrize("fields", [{"limit": 0}, {"query": "x" * 9000}, {"paths": ["/etc/passwd\0"]}])
 async def test_fields_are_checked_as_those_of_recall(service: Service, fields: dict[str, Any]) -> None:
     """A limit of nothing, a document for a query, a path that is none."""

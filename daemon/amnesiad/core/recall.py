@@ -126,8 +126,8 @@ def standing(kind: Kind, provenance: Provenance, policy: Policy) -> tuple[float,
     return trust(provenance, policy), policy.kinds.half_life_ms[kind]
 
 
-def _worth(note: Note, policy: Policy, now: int) -> tuple[float, float, int, str]:
-    """(trust, rank, created_at, id), to be sorted descending."""
+def worth(note: Note, policy: Policy, now: int) -> tuple[float, float, int, str]:
+    """What the orders below go by, all descending: (trust, rank, created_at, id), a task's trust and rank in full."""
     trusted, half_life = standing(note.kind, note.provenance, policy)
     rank = 1.0 if half_life is None else clocks.rank(note, policy, now)
     return trusted, rank, note.created_at, note.id
@@ -138,7 +138,7 @@ def order_without_query(candidates: Iterable[Candidate], policy: Policy, now: in
 
     Without relevance there are no ties to settle within, so a stale note stands where trust and rank put it.
     """
-    return sorted(candidates, key=lambda one: (one.note.pinned, *_worth(one.note, policy, now)), reverse=True)
+    return sorted(candidates, key=lambda one: (one.note.pinned, *worth(one.note, policy, now)), reverse=True)
 
 
 def order_by_relevance(
@@ -162,7 +162,7 @@ def _in_bands(
     banded: Iterable[tuple[int, Candidate]], policy: Policy, now: int, limit: int | None = None
 ) -> list[Candidate]:
     # A band may hold two thousand notes of which ten are wanted: only these are made anew with their band.
-    keyed = [(-number, one.note.state != "stale", *_worth(one.note, policy, now), one) for number, one in banded]
+    keyed = [(-number, one.note.state != "stale", *worth(one.note, policy, now), one) for number, one in banded]
     keyed.sort(key=_WITHOUT_CANDIDATE, reverse=True)
     return [msgspec.structs.replace(row[-1], band=-row[0]) for row in keyed[:limit]]
 
@@ -185,7 +185,7 @@ def decided_by(before: Candidate, one: Candidate, policy: Policy, now: int, *, b
 
     ``banded`` for the orders by relevance and by path, which know bands and put stale notes last in theirs.
     """
-    first, second = _worth(before.note, policy, now), _worth(one.note, policy, now)
+    first, second = worth(before.note, policy, now), worth(one.note, policy, now)
     differences = (
         ("band", before.band != one.band),
         (

@@ -14,16 +14,17 @@ from typing import Any, Final
 import msgspec
 
 from amnesiad import wire
-from amnesiad.core import clocks, intake, render
+from amnesiad.core import intake, render
 from amnesiad.core import recall as ranking
 from amnesiad.core.callers import Caller
 from amnesiad.core.notes import Note
+from amnesiad.projection import Use
 from amnesiad.search import Asked, Fusion, Layer, by_relevance, by_worth, content_words
 from amnesiad.service.answers import view_fields
 from amnesiad.service.ledger import Shown
 from amnesiad.service.showing import Selected, Showing, check_query
 from amnesiad.service.weighing import asked
-from amnesiad.workspace import Use, Workspace
+from amnesiad.workspace import Workspace
 
 MAX_DETERRENTS: Final = 3
 """Revoked notes a recall warns with at most; ``max_deterrents`` may say fewer."""
@@ -214,13 +215,14 @@ def _recalled(
     if request.query or request.paths:
         fields["band"] = one.band
     if request.explain:
+        trusted, rank, created_at, _ = ranking.worth(one.note, workspace.policy, now)
         fields["explanation"] = {
             "relevance": round(one.score, 4),
             **_parts(one.parts),
             "band": one.band,
-            "trust": ranking.trust(one.note.provenance, workspace.policy),
-            "rank": clocks.rank(one.note, workspace.policy, now),
-            "created_at": one.note.created_at,
+            "trust": trusted,
+            "rank": rank,
+            "created_at": created_at,
             "pinned": one.note.pinned,
             "decided_by": "first"
             if before is None
