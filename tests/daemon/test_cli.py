@@ -429,6 +429,20 @@ class TestExitCodes:
         assert "did you mean default_ttl?" in capsys.readouterr().err
         assert main(["policy", "show", "default_ttl"]) == 0
 
+    def test_which_settings_are_live(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
+        """Whoever looks at the settings is told which can be changed while everything runs."""
+        default = {"value": "30d", "origin": "default"}
+        canned.answers["policy"] = {
+            "values": {"default_ttl": default, "session_lease": {**default, "live": False}},
+            "seq": "1-0",
+        }
+        assert main(["policy"]) == 0
+        assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+            ["SETTING", "VALUE", "FROM", "LIVE"],
+            ["default_ttl", "30d", "default", "yes"],
+            ["session_lease", "30d", "default", "no"],
+        ]
+
     @pytest.mark.parametrize(("changed", "code"), [(0, 1), (1, 1), (2, 0)])
     def test_a_parked_event_that_is_not_there(self, canned: Canned, changed: int, code: int) -> None:
         """An id that names none is not found, as everywhere."""

@@ -31,6 +31,7 @@ from amnesiad.core.callers import OWN_SETTINGS
 from amnesiad.core.intake import NOTE_ID_ALPHABET
 from amnesiad.core.policy import LIVE_SETTINGS
 from amnesiad.service import Service
+from amnesiad.settings import RULES
 from amnesiad.store import keys as keyspace
 from amnesiad.store import vault, workspaces
 
@@ -117,6 +118,21 @@ class TestPolicy:
         await remember(service, "never force-push", kind="directive", caller=HUMAN)
         wanted = {"default_ttl": "1d", "record_ttl": "1s"}
         assert (await refused_unchanged(service, "policy", set=wanted)).field == "record_ttl"
+
+    @pytest.mark.parametrize("asked", [{"set": {"defualt_ttl": "1d"}}, {"reset": ["socket"]}])
+    async def test_what_is_no_setting_is_called_that(self, service: Service, asked: dict[str, Any]) -> None:
+        """An agent's typing error is told of as one, not sent to the user as a matter of who may."""
+        await remember(service, "never force-push", kind="directive", caller=HUMAN)
+        error = await refused_unchanged(service, "policy", **asked)
+        assert error.code == "invalid"
+        assert "not a setting that can be changed live" in error.message
+
+    async def test_the_settings_of_the_process_are_shown_too(self, service: Service) -> None:
+        """Every setting is there with its origin, and those that no workspace can change are marked."""
+        values = (await call(service, "policy")).values
+        assert set(values) == set(RULES)
+        assert {name for name, one in values.items() if one.live} == LIVE_SETTINGS
+        assert (values["durability"].value, values["durability"].origin) == ("everysec", "default")
 
     async def test_what_shapes_only_new_notes_stays_the_agents_own(self, service: Service) -> None:
         """An agent sets the default shelf life also where a human's notes live: it reaches none of them."""

@@ -102,7 +102,7 @@ def _show_audit(answer: Answer) -> None:
             entry["kind"],
             entry["reason"],
             entry["actor"],
-            "yes" if entry.get("restorable") else "no",
+            _yes(entry.get("restorable", False)),
             (entry.get("content_hash") or "purged")[:SHORT_HASH],
         )
         for entry in answer["entries"]
@@ -174,7 +174,7 @@ def policy(
         typer.Argument(metavar="NAME[=VALUE]", help="Settings to set (name=value), reset or show (name)."),
     ] = None,
 ) -> None:
-    """Show, set and reset the workspace's settings."""
+    """Show, set and reset the workspace's settings. Those that are not live are read when the daemon starts."""
     named = settings or []
     if action == "show":
         answer = call.ask("policy")
@@ -196,9 +196,9 @@ def policy(
     if action == "show" and (strange := sorted(wanted - answer["values"].keys())):
         from amnesiad.core.rules import suggestion
 
-        hint = suggestion(strange[0], answer["values"]) or "amnesia policy shows those that can"
-        raise Invalid(f"{strange[0]!r} is not a setting that can be changed live", field="show", hint=hint)
-    call.show(answer, lambda: _show_policy(answer, wanted))
+        hint = suggestion(strange[0], answer["values"]) or "amnesia policy shows all"
+        raise Invalid(f"{strange[0]!r} is not a setting", field="show", hint=hint)
+    call.show(answer, lambda: _show_policy(answer, wanted, looking=action == "show"))
 
 
 def _assignments(parts: list[str]) -> dict[str, str]:
@@ -215,14 +215,21 @@ def _assignments(parts: list[str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _show_policy(answer: Answer, wanted: set[str]) -> None:
+def _show_policy(answer: Answer, wanted: set[str], *, looking: bool) -> None:
     rows = [
         # The daemon sends values as people write them (30d, none); JSON's booleans are the exception.
-        (name, str(row["value"]).lower() if isinstance(row["value"], bool) else row["value"], row["origin"])
+        (name, str(row["value"]).lower() if isinstance(row["value"], bool) else row["value"], row["origin"], row)
         for name, row in answer["values"].items()
         if not wanted or name in wanted
     ]
-    table(("SETTING", "VALUE", "FROM"), rows)
+    if looking:
+        table(("SETTING", "VALUE", "FROM", "LIVE"), ((*shown, _yes(row.get("live", True))) for *shown, row in rows))
+    else:
+        table(("SETTING", "VALUE", "FROM"), (shown for *shown, _ in rows))
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
 
 
 @verb(app)

@@ -108,19 +108,21 @@ class Governing(Explaining):
     # -- policy --------------------------------------------------------------------------------------------------
 
     async def policy(self, request: wire.PolicyRequest) -> wire.PolicyAnswer:
-        """Show the effective settings and where each comes from; set or reset overrides of this workspace first."""
+        """Show the effective settings and where each comes from, those of the process too; set or reset overrides of this
+        workspace first."""
         if request.set or request.reset:
             await self._change_policy(request)
         workspace, degraded = await self.reading(request)
         policy = self.settings.policy if workspace is None else workspace.policy
         overrides = {} if workspace is None else workspace.overrides
         values = {
-            name: wire.PolicyValue(
-                value=cast(Any, show_setting(name, getattr(policy, name))),
-                origin="workspace" if name in overrides else self.settings.origin(name),
-            )
-            for name in LIVE_RULES
+            row.name: wire.PolicyValue(value=cast(Any, row.value), origin=row.origin, live=row.name in LIVE_RULES)
+            for row in self.settings.describe()
         }
+        for name in overrides:
+            values[name] = wire.PolicyValue(
+                value=cast(Any, show_setting(name, getattr(policy, name))), origin="workspace"
+            )
         return wire.PolicyAnswer(
             values=values, seq="0-0" if workspace is None else workspace.position, degraded=degraded
         )
@@ -152,18 +154,19 @@ class Governing(Explaining):
     async def _change_policy(self, request: wire.PolicyRequest) -> None:
         caller = request.caller.to_core()
         names = (*request.set, *request.reset)
+        both = sorted(set(request.set) & set(request.reset))
+        if both:
+            raise Invalid(f"{both[0]} is both set and reset", field=both[0], hint="do one of them")
+        # What is no setting is told to anybody: a refusal of the role would send an agent to its user for a typing error.
+        changes = {name: parse_setting(name, value) for name, value in request.set.items()}
+        for name in request.reset:
+            if name not in LIVE_RULES:
+                parse_setting(name, None)
         known = await self.caught_up(request.workspace)
         if caller.role != "human" and (
             known is None or await self._replayed(known, request, wire.PolicyAnswer) is None
         ):
             await self._check_policy(known, caller, names)
-        both = sorted(set(request.set) & set(request.reset))
-        if both:
-            raise Invalid(f"{both[0]} is both set and reset", field=both[0], hint="do one of them")
-        changes = {name: parse_setting(name, value) for name, value in request.set.items()}
-        for name in request.reset:
-            if name not in LIVE_RULES:
-                parse_setting(name, None)
 
         bare = -1
 
@@ -216,7 +219,7 @@ class Governing(Explaining):
         brings none back, and return the version of the policy under which there are none; -1 where it moved."""
         workspace = cast(Workspace, await self.open(name, create=True))
         held = await read_policy(self.redis, workspace.keys, workspace.base)
-        done = not held.policy.restorable and await drop_copies(workspace.log, self.keyring, held)
+        done = not held.policy.restorable and await drop_copies(workspace.log, self.keyring, held, self.clock.now_ms())
         return held.version if done else -1
 
     # -- lifecycle -----------------------------------------------------------------------------------------------

@@ -377,8 +377,11 @@ class ExposureAnswer(Answer, frozen=True, kw_only=True):
 
 
 class PolicyValue(Part, frozen=True, kw_only=True):
+    """``live`` is false for a setting that is read at the daemon's start only."""
+
     value: Scalar
     origin: str
+    live: bool = True
 
 
 class PolicyAnswer(Answer, frozen=True, kw_only=True):

@@ -963,9 +963,11 @@ export interface PolicyRequest {
   reset?: ("default_ttl" | "default_kind" | "default_curve" | "ebbinghaus_k" | "stale_strength" | "forgotten_strength" | "renewal_gain" | "renewal_bonus" | "max_injected_tokens" | "max_deterrents" | "max_store_bytes" | "max_record_bytes" | "max_item_bytes" | "auto_expire" | "record_ttl" | "audit_retention" | "ended_retention" | "restorable" | "promote_after_accesses" | "promoted_ttl" | "injection_enabled" | "injection_renews" | "child_sees" | "continuable_end" | "secret_guard" | "tie_width" | "token_counter" | "token_margin" | "trust_human" | "trust_user_stated" | "trust_agent" | "trust_auto")[];
 }
 
+/** `live` is false for a setting that is read at the daemon's start only. */
 export interface PolicyValue {
   value: string | number | boolean | null;
   origin: string;
+  live?: boolean;
 }
 
 export interface PromoteRequest {
