@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from tests.daemon.desk import DAY, HUMAN, ManualClock, call, kept
 from tests.integrations.running import run_example
 
-from amnesiad.integrations.anthropic import AsyncMemoryTool, MemoryTool, checked
+from amnesiad.errors import Invalid
+from amnesiad.integrations.anthropic import AsyncMemoryTool, MemoryTool
+from amnesiad.integrations.commands import checked
 from amnesiad.integrations.files import pieces_of
 from amnesiad.service import Service
 
@@ -54,7 +56,7 @@ async def notes(daemon: str) -> AsyncIterator[AsyncMemoryTool]:
     await tool.aclose()
 
 
-async def refused(work: Awaitable[str]) -> str:
+async def refused(work: Awaitable[Any]) -> str:
     """What the model is told instead of an answer."""
     with pytest.raises(ToolError) as error:
         await work
@@ -178,7 +180,7 @@ class TestContract:
 )
 def test_no_spelling_leads_out(path: str) -> None:
     """V: encoded once, twice or strangely: a path that leaves the memory, or cannot be read, is refused."""
-    with pytest.raises(ToolError):
+    with pytest.raises(Invalid):
         checked(path)
 
 
@@ -303,23 +305,31 @@ class TestFilesThatEnd:
     @pytest.mark.parametrize(
         "fields",
         [
+            {"command": "peek", "path": "/memories"},
+            {"path": "/memories"},
+            [],
+            "view",
             {"command": "view"},
             {"command": "view", "path": 7},
             {"command": "view", "path": "/memories/a.md", "view_range": "all"},
+            {"command": "view", "path": "/memories/a.md", "view_range": 5},
+            {"command": "view", "path": "/memories/a.md", "view_range": {"from": 1}},
             {"command": "view", "path": "/memories/a.md", "view_range": [9, 10]},
             {"command": "create", "path": "/memories/b.md"},
             {"command": "create", "path": "/memories/b.md", "file_text": "a\x00b"},
+            {"command": "create", "path": "/memories/b.md", "file_text": "\ud83d"},
             {"command": "create", "path": "/memories/", "file_text": "x"},
             {"command": "create", "path": "/memories/" + "x" * 200, "file_text": "x"},
             {"command": "create", "path": "/memories" + "/x" * 40, "file_text": "x"},
             {"command": "insert", "path": "/memories/a.md", "insert_line": "soon", "insert_text": "x"},
+            {"command": "insert", "path": "/memories/a.md", "insert_line": 0, "insert_text": "\ud83d"},
             {"command": "str_replace", "path": "/memories/a.md", "old_str": "", "new_str": "x"},
         ],
     )
-    async def test_a_wrong_command_is_told_what_is_wrong(self, notes: AsyncMemoryTool, fields: dict[str, Any]) -> None:
+    async def test_a_wrong_command_is_told_what_is_wrong(self, notes: AsyncMemoryTool, fields: Any) -> None:
         """Never a traceback: an error that the model can act on, and nothing is changed."""
         await doer(notes)("create", path="/memories/a.md", file_text="one")
-        assert await refused(notes.call(fields))  # type: ignore[arg-type]
+        assert await refused(notes.call(fields))
         assert (await doer(notes)("view", path="/memories")).count("\n") == 2
 
     async def test_without_a_daemon(self, place: Path) -> None:
