@@ -77,15 +77,15 @@ class Identity:
 
     def __init__(
         self,
-        socket: Path | str | None,
+        socket: Path | str | None = None,
         *,
-        workspace: str | None,
-        session: str | None,
-        agent: str | None,
-        team: str | None,
-        agent_kind: str | None,
-        role: str | None,
-        on_behalf: str | None,
+        workspace: str | None = None,
+        session: str | None = None,
+        agent: str | None = None,
+        team: str | None = None,
+        agent_kind: str | None = None,
+        role: str | None = None,
+        on_behalf: str | None = None,
     ) -> None:
         self.socket = str(socket) if socket is not None else daemon_socket(os.environ)
         self.workspace = workspace or os.environ.get("AMNESIA_WORKSPACE") or None

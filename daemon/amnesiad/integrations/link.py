@@ -13,6 +13,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -54,35 +55,16 @@ def token(text: str) -> str:
 class Link:
     """Connections of one caller in one workspace, opened when they are first needed. Threads may share it, and loops.
 
-    Arguments left out are taken from their ``AMNESIA_*`` variables. ``timeout_s`` bounds each request.
+    ``who`` names workspace and caller as the arguments of ``Client`` do; what it leaves out is taken from its ``AMNESIA_*``
+    variable. ``timeout_s`` bounds each request.
     """
 
     def __init__(
-        self,
-        socket: Path | str | None = None,
-        *,
-        workspace: str | None = None,
-        session: str | None = None,
-        agent: str | None = None,
-        team: str | None = None,
-        agent_kind: str | None = None,
-        role: str | None = None,
-        on_behalf: str | None = None,
-        timeout_s: float = STEP_TIMEOUT_S,
+        self, socket: Path | str | None = None, *, timeout_s: float = STEP_TIMEOUT_S, **who: str | None
     ) -> None:
-        who: dict[str, Any] = {
-            "workspace": workspace,
-            "session": session,
-            "agent": agent,
-            "team": team,
-            "agent_kind": agent_kind,
-            "role": role,
-            "on_behalf": on_behalf,
-        }
+        self._client = Client(socket, timeout_s=timeout_s, **who)
+        self._connect = partial(AsyncClient, socket, timeout_s=timeout_s, **who)
         self._caller = Identity(socket, **who).caller
-        self._socket = socket
-        self._given = {**who, "timeout_s": timeout_s}
-        self._client = Client(socket, **self._given)
         # A client's connections belong to one loop, and frameworks run agents in many, one after the other.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = WeakKeyDictionary()
         self._away = False
@@ -124,7 +106,7 @@ class Link:
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
             self._drop_over()
-            self._clients[loop] = AsyncClient(self._socket, **self._given)
+            self._clients[loop] = self._connect()
         return self._clients[loop]
 
     def _drop_over(self) -> None:
