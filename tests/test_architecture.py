@@ -43,9 +43,10 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "wire": _BASE,
     "store": _BASE,
     "search": _BASE,
-    "workspace": _BASE | {"store", "search", "tokens"},
+    "projection": _BASE | {"search", "tokens"},
+    "workspace": _BASE | {"projection", "store"},
     "service": _BASE
-    | {"workspace", "store", "search", "wire", "settings", "anchors", "tokens", "secretscan", "embedding", "amnesiad"}
+    | {"workspace", "projection", "store", "search", "wire", "settings", "anchors", "tokens", "secretscan", "embedding", "amnesiad"}
     | {"agents", "repository"},
     "api": _BASE | {"service", "wire", "settings", "amnesiad"},
     "mcp": _BASE | {"service", "wire", "settings", "amnesiad", "repository"},

@@ -335,6 +335,17 @@ def test_settling_in_steps_or_at_once_is_the_same(given_pair: tuple[Policy, Note
     assert bare(stepped) == bare(settle(note, by, T0 + ages[-1]))
 
 
+@given(policies(), policies(), newborns(), st.integers(0, OLD))
+@examples(300)
+def test_no_other_setting_moves_a_clock(by: Policy, other: Policy, note: Note, age: int) -> None:
+    """Under policies that agree in what ``TIMING`` names, a note is as strong and ends as soon, whatever else differs."""
+    other = msgspec.structs.replace(other, **{name: getattr(by, name) for name in clocks.TIMING})
+    assert clocks.same_timing(by, other)
+    for stood in (note, settle(note, by, note.created_at + age)):
+        assert next_transition(stood, by) == next_transition(stood, other)
+        assert strength(stood, by, note.created_at + age) == strength(stood, other, note.created_at + age)
+
+
 def test_thirty_passes_are_one_pass() -> None:
     """C32: running every pass 30 times changes nothing after the first, time stamps included."""
     note = leased()

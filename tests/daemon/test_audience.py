@@ -11,8 +11,8 @@ from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import Refused
 from amnesiad.core.notes import Note
 from amnesiad.core.policy import Policy
+from amnesiad.projection import Audience, group_of
 from amnesiad.service import Service
-from amnesiad.workspace import Audience, group_of
 
 CHILD = {"agent_kind": "subagent", "session": "s1", "agent": "a1"}
 MAIN = {"session": "s1"}

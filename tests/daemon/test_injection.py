@@ -104,7 +104,7 @@ async def test_the_cost_of_a_large_workspace_is_estimated_until_it_is_counted(
     workspace = await projection(service)
     exact = sum(workspace.cost(note_id) for note_id in workspace.notes)
     await workspace.load()
-    monkeypatch.setattr("amnesiad.workspace.COUNTED_AT_ONCE", 4)
+    monkeypatch.setattr("amnesiad.projection.COUNTED_AT_ONCE", 4)
     told = [(await call(service, "status")).tokens for _ in range(3)]
     assert told[-1] == exact
     assert all(abs(tokens - exact) < exact / 10 for tokens in told)

@@ -14,7 +14,9 @@ from tests.daemon.desk import DAY, HUMAN, ManualClock, call, kept, listed, probl
 from amnesiad import wire
 from amnesiad.core.callers import Caller
 from amnesiad.core.errors import AmnesiaError
+from amnesiad.core.notes import Note
 from amnesiad.core.strongest import TIERS
+from amnesiad.search import Standing
 from amnesiad.service import Service
 from amnesiad.store import policies
 from amnesiad.workspace import Workspace
@@ -152,6 +154,30 @@ async def test_a_late_reading_of_the_policy_is_dropped(service: Service, monkeyp
     monkeypatch.setattr("amnesiad.workspace.read_policy", arrives_late)
     await workspace.reload_policy()
     assert (workspace.policy.default_ttl, workspace.policy_version) == (2 * DAY, late.version + 1)
+
+
+async def test_a_policy_of_many_changes_is_taken_in_once(
+    service: Service, second: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another daemon files its notes anew once for five settings, and not at all for those that move no clock."""
+    note_id = await remember(service, "shelved")
+    workspace = await projection(second)
+    filed: list[str] = []
+    file = workspace._file
+
+    def noted(note: Note) -> Standing:
+        filed.append(note.id)
+        return file(note)
+
+    monkeypatch.setattr(workspace, "_file", noted)
+    five = {"stale_strength": 0.4, "forgotten_strength": 0.2, "ebbinghaus_k": 2, "max_deterrents": 1, "tie_width": 0.2}
+    await call(service, "policy", set=five)
+    before = (await projection(service)).due[note_id]
+    assert (await call(second, "inspect", id=note_id)).note.next_transition.at == before
+    assert filed == [note_id]
+    await call(service, "policy", set={"max_injected_tokens": 10})
+    await listed(second)
+    assert (workspace.policy.max_injected_tokens, filed) == (10, [note_id])
 
 
 async def test_a_note_that_cannot_be_read_stops_no_other(redis: Redis, service: Service, second: Service) -> None:

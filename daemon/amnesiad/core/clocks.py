@@ -26,6 +26,19 @@ RENEWAL_GRAIN: Final = 100
 """A renewal is recorded only if it moves the reference by at least ttl/100, so that use cannot flood the log."""
 
 
+TIMING: Final = (
+    "kinds",
+    "auto_expire",
+    "record_ttl",
+    "ebbinghaus_k",
+    "stale_strength",
+    "forgotten_strength",
+    "audit_retention",
+    "ended_retention",
+)
+"""The settings that decide when a note weakens, goes stale, ends and is forgotten."""
+
+
 class Next(msgspec.Struct, frozen=True):
     """A note's next transition if nobody touches it: when, to what, and by which event."""
 
@@ -33,6 +46,11 @@ class Next(msgspec.Struct, frozen=True):
     to: State
     event: Literal["stale_flagged", "expired", "forgotten"]
     reason: Literal["decayed", "ttl", "expired", "retention"]
+
+
+def same_timing(one: Policy, other: Policy) -> bool:
+    """Whether every note weakens and ends alike under both policies."""
+    return all(getattr(one, name) == getattr(other, name) for name in TIMING)
 
 
 def rank(note: Note, policy: Policy, now: int) -> float:

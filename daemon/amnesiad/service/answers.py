@@ -9,8 +9,9 @@ from amnesiad.core import clocks
 from amnesiad.core.notes import Note, Words
 from amnesiad.core.policy import Policy
 from amnesiad.core.recall import trust
+from amnesiad.projection import Use
 from amnesiad.service.change import Change
-from amnesiad.workspace import Use, Workspace
+from amnesiad.workspace import Workspace
 
 C = TypeVar("C", bound=wire.ChangeAnswer)
 

@@ -19,13 +19,14 @@ from amnesiad.core.errors import Invalid, NotFound
 from amnesiad.core.events import AnyNoteEvent
 from amnesiad.core.notes import Note
 from amnesiad.errors import StoreUnavailable
+from amnesiad.projection import Use
 from amnesiad.service.change import Change
 from amnesiad.service.correcting import Corrections
 from amnesiad.service.ledger import Ledger
 from amnesiad.store.contexts import Telling
 from amnesiad.store.log import at_or_past
 from amnesiad.store.witness import Once
-from amnesiad.workspace import Use, Workspace
+from amnesiad.workspace import Workspace
 
 READ_ATTEMPTS: Final = 3
 """Selections that insist on the log's very end; those after them insist only that nothing they show has moved."""

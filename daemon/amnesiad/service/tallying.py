@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary
 
 from amnesiad.core import clocks
 from amnesiad.core.notes import STATES, State
-from amnesiad.workspace import Group, Workspace, group_of
+from amnesiad.projection import Group, group_of
+from amnesiad.workspace import Workspace
 
 SLICE: Final = 1000
 """Notes between two pauses: some milliseconds, as long as a large request takes."""

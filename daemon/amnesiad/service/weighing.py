@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from amnesiad.core import recall as ranking
 from amnesiad.core.callers import Caller
+from amnesiad.projection import Class, Group, class_of
 from amnesiad.search import Asked, Worth
-from amnesiad.workspace import Class, Group, Workspace, class_of
+from amnesiad.workspace import Workspace
 
 
 def asked(workspace: Workspace, caller: Caller, wanted: ranking.Filter, now: int, *, banded: bool) -> Asked:
