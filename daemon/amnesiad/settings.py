@@ -70,6 +70,8 @@ _SERVICE_LINK: Final = re.compile(
     r"AMNESIA_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
 
+_UNSET: Final = re.compile(r"\$(\w+|\{\w+\})")
+
 LogLevel = Literal["debug", "info", "warning", "error"]
 Embedder = Literal["none", "use", "e5"]
 Durability = Literal["everysec", "always"]
@@ -83,6 +85,10 @@ class AbsolutePath(Rule):
     @property
     def own_values(self) -> str:
         return "a path"
+
+    def quote(self, value: object) -> str:
+        unset = _UNSET.search(os.path.expandvars(value)) if isinstance(value, str) else None
+        return f"{quoted(value)} ({unset[0]} is not set)" if unset else quoted(value)
 
     def read(self, value: object) -> Path:
         if isinstance(value, Path):
@@ -119,7 +125,7 @@ class SocketPath(AbsolutePath):
         try:
             return f"{quoted(str(value))} ({len(os.fsencode(super().read(value)))} bytes)"
         except ValueError:  # it is no path at all
-            return quoted(value)
+            return super().quote(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,8 +336,12 @@ def mask_url(url: str) -> str:
 def _config_error(refusal: Invalid, origins: Mapping[str, Origin], path: Path | None) -> ConfigError:
     """The same sentence with the place where the value stands, so that a person knows which line to mend."""
     field = refusal.field or ""
-    # A row of the tables of kinds (``ttl_days.task``) comes from the file that this setting names.
+    # A row of the tables of kinds (``ttl_days.task``) comes from the file that this setting names. Of two settings that
+    # are at odds, the one that somebody set is the one to mend.
     setting = field if field in RULES else "kinds_file"
+    if origins.get(setting, "default") == "default":
+        named = [name for name in re.findall(r"\w+", refusal.message) if name in RULES]
+        setting = next((name for name in named if origins.get(name, "default") != "default"), setting)
     place = {
         "environment": f" (environment variable {ENV_PREFIX}{setting.upper()})",
         "file": f" (in {path})",

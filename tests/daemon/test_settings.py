@@ -172,6 +172,19 @@ def test_settings_at_odds_stop_the_start(environ: dict[str, str]) -> None:
         load_settings(environ=environ, forgotten_strength=0.5)
 
 
+def test_settings_at_odds_name_the_one_that_was_set(environ: dict[str, str]) -> None:
+    """V11: of two settings the default one needs no mending: the place of the other is told."""
+    with pytest.raises(ConfigError, match=r"stale_strength \(0\.01\).*\(environment variable AMNESIA_STALE_STRENGTH\)"):
+        load_settings(environ={**environ, "AMNESIA_STALE_STRENGTH": "0.01"})
+
+
+@pytest.mark.parametrize("name", ["socket", "state_dir", "kinds_file"])
+def test_a_variable_in_a_path_that_is_not_set_is_named(environ: dict[str, str], name: str) -> None:
+    """A path with a variable that nobody set is no directory of that name, and is told of as what it is."""
+    with pytest.raises(ConfigError, match=rf"{name} must be a path.*\(\$NO_SUCH_THING is not set\)"):
+        load_settings(environ=environ, **{name: "$NO_SUCH_THING/x"})
+
+
 @pytest.mark.parametrize("line", ["default_ttl = 30", "default_ttl = 30.0", "erase_within = 60"])
 def test_a_duration_in_a_file_carries_its_unit(environ: dict[str, str], tmp_path: Path, line: str) -> None:
     """V11: a bare number in a file, which could be meant as days, is refused with the way to write it."""
