@@ -182,7 +182,7 @@ def test_settings_at_odds_name_the_one_that_was_set(environ: dict[str, str]) -> 
 def test_a_variable_in_a_path_that_is_not_set_is_named(environ: dict[str, str], name: str) -> None:
     """A path with a variable that nobody set is no directory of that name, and is told of as what it is."""
     with pytest.raises(ConfigError, match=rf"{name} must be a path.*\(\$NO_SUCH_THING is not set\)"):
-        load_settings(environ=environ, **{name: "$NO_SUCH_THING/x"})
+        load_settings(environ={**environ, f"AMNESIA_{name.upper()}": "$NO_SUCH_THING/x"})
 
 
 @pytest.mark.parametrize("line", ["default_ttl = 30", "default_ttl = 30.0", "erase_within = 60"])
