@@ -203,7 +203,7 @@ class TestUnits:
         tomb = await driver.tomb(note_id)
         assert tomb.kept == Words(content="kept for a while")
         builder = driver.builder()
-        builder.retomb(tomb, purge=True)
+        builder.retomb(tomb, now=NOW + driver.policy.audit_retention)
         assert (await driver.log.commit(builder.build())).status == "ok"
         stored = await dump(driver.redis)
         assert "kept for a while" not in repr(stored)

@@ -147,43 +147,6 @@ async def test_what_has_expired_stays_dead_whoever_reads(service: Service, secon
     assert history[1].at == history[2].at <= clock.now_ms()
 
 
-@pytest.mark.parametrize("restorable", [False, True])
-async def test_an_expired_perishable_comes_back_only_by_restore(
-    service: Service, clock: ManualClock, restorable: bool
-) -> None:
-    """C09: renewing an expired perishable is refused with the way out; restore works exactly where a copy was kept."""
-    await call(service, "policy", set={"restorable": restorable})
-    note_id = await remember(service, "the staging password rotates weekly", ttl_ms="1d")
-    clock.advance(2 * DAY)
-    for swept in (False, True):
-        if swept:
-            await sweep(service)
-        error = await refused(call(service, "renew", id=note_id))
-        assert error.code == "refused"
-        assert "restore" in error.hint
-        assert await recalled(service, "staging") == []
-    if restorable:
-        new = (await call(service, "restore", id=note_id)).id
-        view = (await call(service, "inspect", id=new)).note
-        assert new != note_id
-        assert (view.restored_from, view.ttl_ms) == (note_id, 30 * DAY)
-        assert await recalled(service, "staging") == ["the staging password rotates weekly"]
-        assert (await refused(call(service, "restore", id=note_id))).choices == (new,)
-    else:
-        assert (await refused(call(service, "restore", id=note_id))).code == "refused"
-
-
-async def test_a_forgotten_note_is_restored_no_more_once_copies_are_off(service: Service) -> None:
-    """C30: turning ``restorable`` off makes kept copies worthless at once, before any pass has purged them."""
-    await call(service, "policy", set={"restorable": True})
-    note_id = await remember(service, "to be kept")
-    await call(service, "forget", id=note_id)
-    assert (await call(service, "audit")).entries[0].restorable
-    await call(service, "policy", set={"restorable": False})
-    assert not (await call(service, "audit")).entries[0].restorable
-    assert (await refused(call(service, "restore", id=note_id))).code == "refused"
-
-
 async def test_time_alone_ends_what_its_writer_gave_a_shelf_life(service: Service, clock: ManualClock) -> None:
     """C09: a record with a TTL of its own expires without any policy, keeps its words, and cannot be renewed."""
     note_id = await remember(service, "the freeze ends on Friday", kind="operational", ttl_ms="5d")

@@ -175,7 +175,7 @@ class Arriving(Exporting):
     def _further_grave(self, run: Run, grave: vault.Grave, events: Sequence[Restored | Mirrored]) -> Taken:
         builder = self._builder(run.workspace)
         note = grave.tomb.note
-        builder.retomb(grave.tomb, events)
+        builder.retomb(grave.tomb, events, now=self.clock.now_ms())
         for event in events:
             note = apply(note, event)
         return Taken(builder.build(), note, [])

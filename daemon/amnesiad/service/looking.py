@@ -16,6 +16,7 @@ from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import Invalid, NotFound
 from amnesiad.core.events import AnyNoteEvent, event_type
 from amnesiad.core.notes import LIVE, Note, State, Words, apply, fold
+from amnesiad.projection import Class, Group, Use, group_of
 from amnesiad.search import newest
 from amnesiad.service.answers import view, view_fields
 from amnesiad.service.forgetting import Forgetting
@@ -23,8 +24,8 @@ from amnesiad.service.tallying import tally
 from amnesiad.service.transitions import MAX_HISTORY as MAX_HISTORY
 from amnesiad.store import vault
 from amnesiad.store.log import Entry, seq_key
-from amnesiad.store.units import FORGOTTEN
-from amnesiad.workspace import Class, Group, Use, Workspace, group_of
+from amnesiad.store.units import FORGOTTEN, left_of
+from amnesiad.workspace import Workspace
 
 GRAVES: Final = "forgotten"
 """How a cursor among the forgotten notes, which a list shows last, begins."""
@@ -164,6 +165,7 @@ class Looking(Forgetting):
         if workspace is None:
             return wire.AuditAnswer(entries=(), seq="0-0")
         shown = await self._latest_graves(workspace, request.caller.to_core(), request.limit, since=request.since)
+        now = self.clock.now_ms()
         entries = tuple(
             wire.AuditEntry(
                 id=tomb.note.id,
@@ -171,7 +173,7 @@ class Looking(Forgetting):
                 reason=tomb.note.state_reason or "",
                 actor=tomb.actor,
                 at=tomb.note.state_at,
-                restorable=workspace.policy.restorable and tomb.kept is not None and tomb.note.restored_to is None,
+                restorable=left_of(tomb, workspace.policy, now).kept is not None and tomb.note.restored_to is None,
                 content_hash=tomb.content_hash,
             )
             for tomb in shown

@@ -64,7 +64,7 @@ class Mirroring(Transitions):
                 raise NotFound(f"there is no note {note_id}", field="id")
             events = mirrors.mirror(note, caller, change.now, target=request.target, result=request.result)
             if events:
-                change.builder.retomb(grave.tomb, events)
+                change.builder.retomb(grave.tomb, events, now=change.now)
             return changed(change, note, wire.MirrorAnswer, bool(events))
 
         return await self.write(request, wire.MirrorAnswer, decide)

@@ -21,6 +21,7 @@ from amnesiad.service.base import A, Decide
 from amnesiad.service.change import Change, new_note_id
 from amnesiad.service.guarding import MAX_ITEM_BYTES, Guarding
 from amnesiad.store import vault
+from amnesiad.store.units import left_of
 from amnesiad.workspace import Workspace
 
 REREADS: Final = 24
@@ -189,13 +190,12 @@ class Remembering(Guarding):
                     self.addressed(workspace, caller, note_id, change), caller, change.now, to="", kept=False
                 )
                 raise NotFound(f"there is no note {note_id}", field="id")
-            old, kept = grave.tomb.note, grave.tomb.kept
+            old = grave.tomb.note
             if not visible(old, caller, change.policy):
                 raise NotFound(f"there is no note {note_id}", field="id")
             new_id = new_note_id()
-            # A copy that waits to be purged, be it that copies are no longer kept or that its time is up, counts as gone.
-            in_time = change.now < old.state_at + change.policy.audit_retention
-            copy = kept if change.policy.restorable and in_time else None
+            # A copy that merely waits to be purged counts as gone.
+            copy = left_of(grave.tomb, change.policy, change.now).kept
             events = decisions.restore(old, caller, change.now, to=new_id, kept=copy is not None, reason=reason)
             words = msgspec.structs.replace(cast(Words, copy), reasons={})
             if self._identical(workspace, change, (old.scope, old.owner, old.kind, words.content)) is not None:
@@ -219,7 +219,7 @@ class Remembering(Guarding):
             )
             born = decisions.create(draft, _writer_as(caller, old), change.policy, change.now)
             change.born(born, words)
-            change.builder.retomb(grave.tomb, events)
+            change.builder.retomb(grave.tomb, events, now=change.now)
             return wire.RestoreAnswer(id=new_id, restored_from=old.id, seq="")
 
         return decide

@@ -12,7 +12,7 @@ from amnesiad.store.policies import Effective
 from amnesiad.store.units import Builder
 
 
-async def drop_copies(log: Log, keyring: Keyring, policy: Effective) -> bool:
+async def drop_copies(log: Log, keyring: Keyring, policy: Effective, now: int) -> bool:
     """Take the copy out of every tomb of the workspace, under a policy that keeps none; the files are the scrub's.
 
     ``False`` where the policy moved or a tomb changed meanwhile: to be run again. What was taken out until then is out.
@@ -22,7 +22,7 @@ async def drop_copies(log: Log, keyring: Keyring, policy: Effective) -> bool:
         for item in await read_items(log.redis, log.keys, ids):
             if isinstance(item, DueTomb) and item.tomb.kept is not None:
                 builder = Builder(log.keys, keyring, policy.policy, policy.version)
-                builder.retomb(item.tomb)
+                builder.retomb(item.tomb, now=now)
                 units.append(builder.build())
         outcomes = await log.commit_now(units) if units else []
         if any(outcome.status not in ("ok", "own") for outcome in outcomes):

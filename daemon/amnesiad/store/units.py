@@ -68,13 +68,15 @@ def _held(note: Note, words: Words | None, keyring: Keyring) -> Derived:
     return Derived(frozenset(cells), note.owner, watched, None, total, note.size)
 
 
-def fitted(tomb: Tomb, policy: Policy) -> Tomb:
-    """The tomb as the policy has it: kept for ``audit_retention``, with its copy only while copies are kept."""
-    return msgspec.structs.replace(
-        tomb,
-        kept=tomb.kept if policy.restorable else None,
-        purge_at=None if tomb.purge_at is None else tomb.note.state_at + policy.audit_retention,
-    )
+def left_of(tomb: Tomb, policy: Policy, now: int) -> Tomb:
+    """What is kept of a forgotten note at ``now``, whether or not a pass has been there: hash and copy for
+    ``audit_retention``, the copy only while copies are kept."""
+    if tomb.purge_at is None:
+        return tomb
+    purge_at = tomb.note.state_at + policy.audit_retention
+    if purge_at <= now:
+        return msgspec.structs.replace(tomb, content_hash=None, kept=None, purge_at=None)
+    return msgspec.structs.replace(tomb, kept=tomb.kept if policy.restorable else None, purge_at=purge_at)
 
 
 _NOTHING: Final = Derived(frozenset(), None, False, None, "", 0)
@@ -144,15 +146,14 @@ class Builder:
             raise Bug(f"note {note_id} changes twice in one unit: the second would conflict with the first")
         self._changed.add(note_id)
 
-    def retomb(self, tomb: Tomb, events: Sequence[AnyNoteEvent] = (), *, purge: bool = False) -> None:
-        """Rewrite the tomb of a forgotten note with its new events, as ``fitted``; with ``purge`` without hash and copy.
+    def retomb(self, tomb: Tomb, events: Sequence[AnyNoteEvent] = (), *, now: int) -> None:
+        """Rewrite the tomb of a forgotten note as what is ``left_of`` it, with its new events.
 
-        A purge moves no version, so ``tomb`` may have been read before one: what the policy does not keep is never put
-        back. A copy that goes stays in the data files until the next scrub.
+        A purge moves no version, so ``tomb`` may have been read before one: what is kept no more is never put back. A
+        copy that goes stays in the data files until the next scrub.
         """
         self._once(tomb.note.id)
-        after = msgspec.structs.replace(tomb, content_hash=None, kept=None, purge_at=None) if purge else tomb
-        after = fitted(after, self.policy)
+        after = left_of(tomb, self.policy, now)
         if tomb.kept is not None and after.kept is None:
             self._totals[UNSCRUBBED] = self._totals.get(UNSCRUBBED, 0) + 1
         note = tomb.note

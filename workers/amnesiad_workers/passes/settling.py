@@ -24,7 +24,7 @@ from amnesiad.store.due import DueItem, DueNote, DueTomb, Filing, Gone, due_ids,
 from amnesiad.store.keys import Keys
 from amnesiad.store.log import Log, Outcome
 from amnesiad.store.policies import Effective, read_policy
-from amnesiad.store.units import Builder
+from amnesiad.store.units import Builder, left_of
 from amnesiad.store.vault import Unreadable
 from amnesiad.store.workspaces import POLICY_CELL
 from amnesiad_workers.passes.context import Context, Figures
@@ -44,10 +44,11 @@ MAX_RUN_MS: Final = 30_000
 
 
 class Owed(NamedTuple):
-    """What one due id owes: the events of a note, or (without events) the purge of a tomb."""
+    """What one due id owes: the events of a note, or (without events) that its tomb keeps less, if anything."""
 
     item: DueNote | DueTomb
     events: list[AnyNoteEvent]
+    purged: bool = False
 
     @property
     def id(self) -> str:
@@ -141,8 +142,10 @@ class Settling:
             return Filing(item.id, None, None)
         if isinstance(item, DueTomb):
             tomb = item.tomb
-            due = tomb.purge_at is not None and tomb.purge_at <= now
-            return Owed(item, []) if due else Filing(tomb.note.id, tomb.note.version, tomb.purge_at)
+            left = left_of(tomb, policy.policy, now)
+            if left == tomb:
+                return Filing(tomb.note.id, tomb.note.version, tomb.purge_at)
+            return Owed(item, [], purged=left.purge_at is None)
         try:
             events = clocks.due_events(item.note, policy.policy, now)
         except AmnesiaError as error:
@@ -158,7 +161,7 @@ class Settling:
         try:
             for owed in group:
                 if isinstance(owed.item, DueTomb):
-                    builder.retomb(owed.item.tomb, purge=True)
+                    builder.retomb(owed.item.tomb, now=page.now)
                 else:
                     builder.change(owed.item.note, owed.events, owed.item.words)
         except AmnesiaError as error:
@@ -189,7 +192,7 @@ class Settling:
             figures.due += len(group)
             for owed in group:
                 figures.count(owed.events)
-                figures.purged += not owed.events
+                figures.purged += owed.purged
         elif outcome.status != "conflict":
             raise Bug(f"a settling unit was answered {outcome.status}")
         elif outcome.detail == POLICY_CELL:

@@ -16,7 +16,7 @@ from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, META, Keys
 from amnesiad.store.log import START, Cell, Log, Unit, parse_stored, seq_key
 from amnesiad.store.policies import Effective, mark_filed, read_policy
-from amnesiad.store.units import UNSCRUBBED, Builder, fitted
+from amnesiad.store.units import UNSCRUBBED, Builder, left_of
 from amnesiad.store.vault import Unreadable
 from amnesiad.store.workspaces import all_workspaces
 from amnesiad_workers.passes.context import Context, Figures
@@ -200,9 +200,9 @@ async def _refile(context: Context, keys: Keys, policy: Effective, figures: Figu
 
 def _retained(context: Context, keys: Keys, policy: Effective, item: DueTomb) -> list[Unit]:
     """The unit that fits a tomb to the policy, if it does not fit: kept as long, with a copy only where that is on."""
-    right = fitted(item.tomb, policy.policy)
-    if right == item.tomb:
+    now = context.now()
+    if left_of(item.tomb, policy.policy, now) == item.tomb:
         return []
     builder = Builder(keys, context.keyring, policy.policy, policy.version)
-    builder.retomb(item.tomb, purge=right.purge_at is not None and right.purge_at <= context.now())
+    builder.retomb(item.tomb, now=now)
     return [builder.build()]
