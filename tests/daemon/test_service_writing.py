@@ -110,6 +110,17 @@ async def test_a_key_for_a_human_s_text_is_not_an_agent_s_to_give(service: Servi
     assert await listed(service) == [theirs]
 
 
+async def test_a_text_that_lives_ends_what_it_is_said_to_supersede(service: Service) -> None:
+    """C12: saying a live text once more, in place of another note, makes no note and ends the other all the same."""
+    old = await remember(service, "the port is 8080", kind="finding")
+    lives = await remember(service, "the port is 9090", kind="finding")
+    answer = await call(service, "remember", content="the port is 9090", kind="finding", supersedes=old)
+    assert (answer.id, answer.created, answer.superseded) == (lives, False, (old,))
+    note = (await call(service, "inspect", id=old)).note
+    assert (note.state, note.superseded_by) == ("superseded", lives)
+    assert await listed(service) == [lives]
+
+
 async def test_an_echo_ends_what_it_is_said_to_supersede(service: Service) -> None:
     """C31: a line of ours is no new text, yet a note that it is to replace does not live on beside it."""
     old, new = await remember(service, "the port is 8080"), await remember(service, "the port is 9090", key="port")
