@@ -188,6 +188,33 @@ async def test_entries_that_cannot_be_read_hold_up_nobody(store: Redis) -> None:
     assert await store.hexists(driver.keys.cells, cell_of(driver, ids["live"]))
 
 
+@pytest.mark.parametrize("junk", ["junk", "", "1.5", "9" * 30])
+async def test_a_total_that_is_no_number_leaves_no_write_half_done(store: Redis, junk: str) -> None:
+    """A note is written, and another forgotten with its words, as if nothing was wrong; verify tells, and rebuild mends."""
+    driver, ids = await populate(store)
+    for name in await store.hkeys(driver.keys.totals):
+        await store.hset(driver.keys.totals, name, junk)
+    new = await driver.remember("written all the same")
+    outcome = await driver.change(ids["live"], decisions.forget(driver.notes[ids["live"]], HUMAN, NOW))
+    assert outcome.status == "ok"
+    assert await store.hmget(driver.keys.vault, [ids["live"]]) == [None]
+    assert await store.hexists(driver.keys.vault, new)
+    assert "totals" in (await check(driver)).counts
+    await rebuild(store, driver.keys, KEYRING, POLICY)
+    assert (await check(driver)).counts == {}
+
+
+async def test_an_answer_kept_in_pieces_is_given_to_nobody(store: Redis) -> None:
+    """The record of a request that was damaged is taken for another body's, and nothing is written."""
+    driver = await Driver.open(store)
+    key = driver.keys.request("r1")
+    await store.set(key, "damaged")
+    unit, _, _ = driver.birth("said twice")
+    unit.request = (key, "hash", b"{}")
+    assert (await driver.log.commit(unit)).status == "reused"
+    assert await driver.log.last_id() == "0-0"
+
+
 async def test_a_broken_chain_is_reported(store: Redis) -> None:
     """An entry that does not name the one before it cuts a history short, and is named."""
     driver, ids = await populate(store)

@@ -15,6 +15,9 @@
 -- would change carries the unit's own op, the whole of it was written before and only the reply was lost.
 -- Returns for each unit {status, seq, previous last id, detail, current}: ok | own | conflict | full | replay | reused.
 
+-- No workspace has so many bytes, and a double counts no further: a total like this is for rebuild to mend.
+local DAMAGED = 2 ^ 53
+
 local LOG, HEADS, VAULT, TOMB, CELLS, DUE, TOTALS, USE, VECTORS = unpack(KEYS, 1, 9)
 local call = redis.call
 
@@ -65,7 +68,8 @@ local function check(unit)
   if request[1] then
     local prior = call('GET', KEYS[request[1]])
     if prior then
-      local bar = string.find(prior, '|', 1, true)
+      -- What is damaged was kept for some body, and nobody can tell for which.
+      local bar = string.find(prior, '|', 1, true) or 0
       if string.sub(prior, 1, bar - 1) ~= request[2] then return { 'reused', '', last, '', '' } end
       return { 'replay', '', last, '', string.sub(prior, bar + 1) }
     end
@@ -83,7 +87,8 @@ local function check(unit)
   for _, total in ipairs(unit.totals) do
     local delta, limit = total[2], total[3]
     if limit >= 0 and delta > 0 then
-      local value = tonumber(call('HGET', TOTALS, total[1]) or 0)
+      local value = tonumber(call('HGET', TOTALS, total[1])) or 0
+      if value >= DAMAGED then value = 0 end
       if value + delta > limit then return { 'full', '', last, total[1], string.format('%.0f', value) } end
     end
   end
@@ -129,7 +134,8 @@ local function apply(unit)
     end
   end
   many('HDEL', CELLS, freed)
-  for _, total in ipairs(unit.totals) do call('HINCRBY', TOTALS, total[1], string.format('%.0f', total[2])) end
+  -- A total that is no number is left as it is, for rebuild to count anew: an error here would leave half a unit behind.
+  for _, total in ipairs(unit.totals) do redis.pcall('HINCRBY', TOTALS, total[1], string.format('%.0f', total[2])) end
   for _, words in ipairs(unit.words) do
     if words[2] == '' then erased[#erased + 1] = words[1] else call('HSET', VAULT, words[1], words[2]) end
     stale[#stale + 1] = words[1]
