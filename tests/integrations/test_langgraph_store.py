@@ -295,6 +295,12 @@ class TestContract:
         await store.put(("a",), "k", {"v": 1})
         assert await store.keys(("a",), query="") == ["k"]
 
+    @pytest.mark.parametrize("query", ["tea " * 5000, "tea \x00", "tea \ud83d", " \0"])
+    async def test_any_text_is_a_query(self, query: str, store: Face) -> None:
+        """V25: agents search with what people write, and people paste."""
+        await store.put(("a",), "k", {"text": "tea"})
+        assert await store.keys(("a",), query=query) == ["k"]
+
     async def test_namespaces(self, store: Face) -> None:
         """Each once, in order, by prefix, suffix and wildcard, cut at a depth, in pages."""
         for namespace in (

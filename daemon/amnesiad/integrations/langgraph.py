@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple, Self, cast
 from amnesiad.client.identity import DEFAULT_TIMEOUT_S
 from amnesiad.core.intake import MAX_KEY_BYTES, MAX_TAG_BYTES, MAX_TAGS
 from amnesiad.errors import AmnesiaError, CallerError
-from amnesiad.integrations.link import Ask, Link, missing
+from amnesiad.integrations.link import Ask, Link, missing, query_of
 
 try:
     from langgraph.store.base import (
@@ -241,8 +241,8 @@ def _search(op: SearchOp, used: list[_Found]) -> Generator[list[Ask], Answers, l
     """Whatever lies below the prefix and passes the filter: first what the query ranks, then the rest, newest first."""
     stop = op.offset + op.limit if min(op.offset, op.limit) >= 0 else None
     hits: dict[str, _Found] = {}
-    if op.query and op.query.strip():
-        asked = {"query": op.query, "tags": [_prefix_tag(op.namespace_prefix)], "limit": MAX_RANKED, "peek": True}
+    if query := query_of(op.query):
+        asked = {"query": query, "tags": [_prefix_tag(op.namespace_prefix)], "limit": MAX_RANKED, "peek": True}
         answers = yield [("recall", asked)]
         hits = {found.id: found for found in _read_all(answers[0]["notes"]) if _passes(found.value, op.filter)}
     cursor: str | None = ""
@@ -301,11 +301,12 @@ def _item_tag(namespace: Namespace, key: str) -> str:
 
 def _fitting(text: str, limit_bytes: int) -> str:
     """The text where it fits, else a digest of it, which no text that fits can be taken for."""
-    return text if len(text.encode()) <= limit_bytes else f"{TAG}#{_digest(text)}"
+    return text if len(text.encode("utf-8", "surrogatepass")) <= limit_bytes else f"{TAG}#{_digest(text)}"
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    # Of a key that holds half a character nothing is ever kept, since the daemon refuses it; it may be asked for.
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _json(value: object) -> str:

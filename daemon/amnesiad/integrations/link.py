@@ -183,12 +183,21 @@ class Link:
         return ""
 
 
+def query_of(prompt: str | None) -> str | None:
+    """What notes are looked for with, ``None`` where nothing is said: whatever people paste, it makes a query.
+
+    A text that was cut in the middle of a character, or holds a NUL byte, is no reason to be without memory.
+    """
+    words = (prompt or "").encode("utf-8", "replace").decode().replace("\0", " ").strip()
+    return words[-MAX_QUERY_CHARS:].strip() or None
+
+
 def _inject(prompt: str | None, budget_tokens: int | None, caller: Body) -> Body:
     body: dict[str, Any] = {"caller": caller} if caller else {}
     if budget_tokens is not None:
         body["budget_tokens"] = budget_tokens
-    if prompt and prompt.strip():
-        body["query"] = prompt[-MAX_QUERY_CHARS:]
+    if query := query_of(prompt):
+        body["query"] = query
     return body
 
 

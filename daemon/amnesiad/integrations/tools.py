@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from amnesiad.errors import AmnesiaError
-from amnesiad.integrations.link import MAX_QUERY_CHARS, Body, Link
+from amnesiad.integrations.link import Body, Link, query_of
 
 REMEMBER: Final = (
     "Keep one statement for later turns. Only when the user asks for it, or when it will clearly be needed again. "
@@ -35,7 +35,7 @@ async def remember(link: Link, who: Body, content: str, shelf_life: str, key: st
 
 async def recall(link: Link, who: Body, query: str) -> str:
     """Find statements; what a model is told of them."""
-    body = {"query": query[:MAX_QUERY_CHARS], "limit": RECALLED, "format": "text", "caller": link.who(who)}
+    body = {"query": query_of(query) or "", "limit": RECALLED, "format": "text", "caller": link.who(who)}
     try:
         answer = await link.aask("recall", body)
     except AmnesiaError as error:
