@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from pathlib import Path
 
@@ -20,14 +21,19 @@ pytestmark = pytest.mark.usefixtures("nobody")
 
 
 async def test_no_daemon_is_noticed_at_once(place: Path, connect: Connect) -> None:
-    """C44: with nothing there, or a dead socket, a client fails fast and says what to do."""
+    """C44: with nothing there, a file, or a dead socket, a client fails fast and says what it found."""
     ask = await connect(place / "a.sock")
     began = time.monotonic()
     with pytest.raises(errors.DaemonUnreachable, match="there is no socket") as refusal:
         await ask("status")
     assert "amnesia up" in refusal.value.hint
     (place / "a.sock").touch()
-    with pytest.raises(errors.DaemonUnreachable):
+    with pytest.raises(errors.DaemonUnreachable, match="is not a socket"):
+        await ask("status")
+    (place / "a.sock").unlink()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(place / "a.sock"))
+    with pytest.raises(errors.DaemonUnreachable, match="nothing answers"):
         await ask("status")
     assert time.monotonic() - began < 1
 

@@ -163,9 +163,20 @@ async def test_a_directory_open_to_others_is_refused(clerk: Clerk, place: Path) 
     shared = place / "shared"
     shared.mkdir()
     shared.chmod(0o755)
-    with pytest.raises(ConfigError, match="open to others"):
+    with pytest.raises(ConfigError, match="open to others") as refusal:
         await serve(App(clerk), shared / "a.sock")
+    assert "chmod" not in refusal.value.hint, "nobody is to be told to close /tmp"
     assert shared.stat().st_mode & 0o777 == 0o755
+
+
+async def test_a_port_that_is_taken_is_told_of_once(clerk: Clerk, place: Path) -> None:
+    """The address stands in the sentence once, and what to do about it behind it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError) as refusal:
+            await serve(App(clerk), place / "a.sock", http=("127.0.0.1", port), state_dir=place / "state")
+    assert refusal.value.message == f"http cannot listen on 127.0.0.1:{port}: Address already in use"
+    assert "another port" in refusal.value.hint
 
 
 async def test_a_path_too_long_for_a_socket_is_refused(clerk: Clerk, place: Path) -> None:

@@ -101,7 +101,8 @@ def _prepare_directory(directory: Path) -> None:
         raise ConfigError(
             f"the directory {directory} of the socket is open to others (mode {stat.S_IMODE(found.st_mode):04o})",
             field="socket",
-            hint=f"chmod 700 {directory}, or set socket to a path in a directory of its own",
+            # Whoever closes a directory that programs share, like /tmp, has worse to mend afterwards.
+            hint=f"set socket to a path in a directory of its own, such as {directory / 'amnesia' / 'amnesia.sock'}",
         )
 
 

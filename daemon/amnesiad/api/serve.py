@@ -158,8 +158,13 @@ class ApiServer:
         try:
             sock = socket.create_server(address, family=family, backlog=BACKLOG)
         except OSError as failure:
+            # What create_server says repeats the address; a name that is not found has a number of another kind.
+            found = not isinstance(failure, socket.gaierror)
+            reason = os.strerror(failure.errno or 0) if found else failure.strerror
             raise ConfigError(
-                f"http cannot listen on {address[0]}:{address[1]}: {failure.strerror}", field="http"
+                f"http cannot listen on {address[0]}:{address[1]}: {reason}",
+                field="http",
+                hint="set http to another port, or stop what listens there",
             ) from failure
         sock.setblocking(False)
         self.http_address = sock.getsockname()[:2]
