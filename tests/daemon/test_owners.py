@@ -6,6 +6,7 @@ import pytest
 from tests.daemon.desk import HUMAN, ManualClock, call, problems, projection, remember, state_of
 
 from amnesiad.service import Service
+from amnesiad.store.log import Outcome, Unit
 from amnesiad.store.owners import close_owner, open_owner
 
 S1 = {"session": "s1"}
@@ -92,3 +93,28 @@ async def test_a_write_that_changes_nothing_is_a_sign_of_life(service: Service, 
     assert not answer.created
     await service.quiesce()
     assert await service.redis.zscore(keys.leases, "s1") == now
+
+
+async def test_a_repeat_is_not_answered_with_what_is_ending(
+    service: Service, second: Service, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V28: the session ends while a repeat of its text is decided anew for another reason: it is a note of a new life,
+    and not the one that the end is about to erase."""
+    said = {"content": "the deploy is half done", "scope": "session", "caller": S1}
+    old = (await call(service, "remember", kind="finding", **said)).id
+    await call(second, "policy", set={"default_kind": "finding"}, caller=HUMAN)
+    log = (await projection(service)).log
+    commit = log.commit
+
+    async def commit_then_end(unit: Unit) -> Outcome:
+        monkeypatch.setattr(log, "commit", commit)
+        outcome = await commit(unit)
+        await close_owner(log, "s1", heard_at=clock.advance(5), at=None, source=None)
+        return outcome
+
+    monkeypatch.setattr(log, "commit", commit_then_end)
+    answer = await call(service, "remember", **said)
+    assert answer.created
+    assert answer.superseded == (old,)
+    assert (await projection(service)).notes[answer.id].incarnation == 2
+    assert await problems(service) == ()

@@ -23,6 +23,7 @@ from tests.daemon.desk import (
     state_of,
 )
 
+from amnesiad import anchors
 from amnesiad.service import Service
 
 
@@ -195,6 +196,35 @@ async def test_reinstating_reads_the_anchored_files_anew(service: Service, tmp_p
     again = (await call(service, "inspect", id=note_id, **place)).note
     assert again.anchors[0].sha256 not in (None, first[0].sha256)
     assert (again.state, again.causes) == ("active", ())
+
+
+@pytest.mark.parametrize("verb", ["reinstate", "undo"])
+async def test_anchors_that_are_edited_meanwhile_stay_as_edited(
+    service: Service, second: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """C50: while the files of a note in doubt are read for its return, somebody names other files: those are its anchors."""
+    place = {"workspace": str(tmp_path)}
+    for name in ("a.py", "b.py", "c.py"):
+        (tmp_path / name).write_text(name)
+    note_id = await remember(service, "how it works", anchors=["a.py", "b.py"], **place)
+    await call(service, "flag", id=note_id, reason="changed?", **place)
+    read = anchors.hash_files
+
+    async def read_then_edit(*args: Any) -> Any:
+        hashed = await read(*args)
+        monkeypatch.setattr(anchors, "hash_files", read)
+        await call(second, "edit", id=note_id, anchors=["b.py", "c.py"], **place)
+        if verb == "undo":  # the edit was last, and it is the doubt that is to be undone
+            await call(second, "flag", id=note_id, reason="still?", **place)
+        return hashed
+
+    if verb == "undo":
+        await call(service, "reinstate", id=note_id, **place)
+    monkeypatch.setattr(anchors, "hash_files", read_then_edit)
+    await call(service, verb, id=note_id, **place)
+    note = (await call(service, "inspect", id=note_id, **place)).note
+    assert note.state == "active"
+    assert [(anchor.path, anchor.sha256 is None) for anchor in note.anchors] == [("b.py", False), ("c.py", False)]
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../outside", "src/../../outside", "~/x", "C:\\x", "", "."])

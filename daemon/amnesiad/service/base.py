@@ -262,7 +262,7 @@ class Base:
         workspace = cast(Workspace, await self.open(request.workspace, create=True))
         if request.after is not None and not at_or_past(workspace.position, request.after):
             workspace, _ = await self._renewed_view(workspace)
-        full = 0
+        full, looked = 0, False
         for attempt in range(MAX_ATTEMPTS):
             if attempt > QUIET_ATTEMPTS:
                 await asyncio.sleep(random.uniform(0, 0.002 * attempt))  # noqa: S311
@@ -286,7 +286,8 @@ class Base:
                 await self._leave_nothing(workspace)
                 raise
             if unit is None:
-                if attempt == 0:
+                if not looked:
+                    looked = True
                     workspace, behind = await self._renewed_view(workspace, seen)
                     if await self._owners_moved(workspace, owners) or behind:
                         continue

@@ -190,9 +190,9 @@ class Transfer(Arriving):
             if outcome.status == "full" and attempt > 0:
                 run.problem(item.number, StoreFull(f"the workspace is full: {outcome.detail}"))
                 return
-            run.workspace = await self._after_conflict(run.workspace, outcome.detail, outcome.current)
-            (stand,) = await self._stands(run, [item])
             try:
+                run.workspace = await self._after_conflict(run.workspace, outcome.detail, outcome.current)
+                (stand,) = await self._stands(run, [item])
                 decided = await self.decide(run, item, stand)
             except CallerError as error:
                 run.problem(item.number, error)
