@@ -19,7 +19,12 @@ parts = st.sampled_from(
 )
 paths = st.lists(parts, min_size=1, max_size=3).map("/".join)
 globs = paths | st.sampled_from(["*.py", "src/**", "**/app/*", "src/", "?pp.py", "**"])
-around = st.sampled_from(["", " ", "(", "/", ".", "-", "_", "x", "修改", "é", "ど", ",\n", "`", "：", "İ", "#", "ß"])
+around = st.sampled_from(
+    ["", " ", "(", "/", ".", "-", "_", "x", "修改", "é", "ど", ",\n", "`", "：", "İ", "#", "ß"]
+) | st.sampled_from(
+    ["™", "㎏", "①", "½", "ไทย", "\u200b", "\u200bx", "\ufe0f", "\u0301", "\u0332", "\u064b", "\u0901", "\u3099"]
+)
+"""Also what Unicode makes letters of, what shows nothing, and marks: the words of a text may be others than they seem."""
 contents = st.lists(st.tuples(around, paths, around).map("".join), max_size=3).map(" ".join)
 words = st.builds(
     Words,

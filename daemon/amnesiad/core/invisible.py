@@ -1,6 +1,7 @@
 """Characters that show nothing, and texts made of nothing else.
 
-What is kept must be seen when it is shown: ``render`` drops these characters, so ``intake`` takes no text without others.
+What is kept must be seen when it is shown: ``render`` drops these characters, so ``intake`` takes no text without others,
+and what looks for words looks for those that are seen.
 """
 
 from __future__ import annotations
@@ -42,3 +43,19 @@ def dropped(code: int) -> bool:
 def shows_nothing(text: str) -> bool:
     """Whether the text is blank to the eye: blanks, line breaks, and characters that show nothing by themselves."""
     return all(char.isspace() or dropped(ord(char)) or ord(char) in SELECTORS for char in text)
+
+
+class _Seen(dict[int, int | None]):
+    """A table for ``str.translate`` that drops what shows nothing, and decides about a character when it first meets it."""
+
+    def __missing__(self, code: int) -> int | None:
+        self[code] = kept = None if dropped(code) or code in SELECTORS else code
+        return kept
+
+
+_seen: Final = _Seen()
+
+
+def seen(text: str) -> str:
+    """The text as it is read, for whoever compares words: in NFKC, and without what shows nothing."""
+    return text if text.isascii() else unicodedata.normalize("NFKC", text.translate(_seen))

@@ -1,8 +1,9 @@
 """Which notes may have to do with a path, found without asking each: by anchor, by trigger, and by what texts must hold.
 Pure.
 
-A superset each time, and never less, but of anchors alone exactly those: ``recall.path_grade`` decides. Anchors are filed under their path and under every
-folder above it, since a question about a folder concerns all that is anchored below.
+Of anchors it is exactly those that have one; else it may be too many and is never too few, and ``recall.path_grade``
+decides. Anchors are filed under their path and under every folder above it, since a question about a folder concerns
+all that is anchored below.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def _with_folders(paths: Iterable[str]) -> Iterator[str]:
 def words_of_mention(path: str) -> str | None:
     """The words that every text which mentions the path holds, for an index of words; ``None`` if that cannot be told.
 
-    A mention stands apart from other letters and digits, so the parts of an ASCII path are words of the text (unless a
-    combining mark right behind it makes its last letter another one).
+    A mention stands apart from other letters, digits and marks in the text as it is seen, so the parts of an ASCII path
+    are words of it.
     """
     return " ".join(_WORDS.findall(path.lower())) or None if path.isascii() else None

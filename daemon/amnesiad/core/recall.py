@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -18,6 +19,7 @@ import msgspec
 from amnesiad.core import clocks
 from amnesiad.core.events import Provenance, Scope
 from amnesiad.core.globs import path_matches
+from amnesiad.core.invisible import seen
 from amnesiad.core.kinds import Kind
 from amnesiad.core.notes import Note, State, Words
 from amnesiad.core.policy import Policy
@@ -38,8 +40,10 @@ GRADE_COVERED: Final = 2
 GRADE_MENTIONED: Final = 1
 GRADE_NONE: Final = 0
 
+_UNSPACED: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uff66-\uff9f"
 # A word character, except in scripts that are written without spaces: 修改src/app.py文件 mentions a path.
-_WORD: Final = r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uff66-\uff9f]"
+_WORD: Final = rf"[^\W{_UNSPACED}]"
+_OF_UNSPACED: Final = re.compile(f"[{_UNSPACED}]")
 
 
 class Parts(NamedTuple):
@@ -244,9 +248,24 @@ def _grade(words: Words, path: str) -> int:
 
 
 def _mentions(content: str, path: str) -> bool:
-    """Whether the path stands in the text with nothing on either side that would make it part of another name."""
+    """Whether the path stands in the text with nothing on either side that would make it part of another name.
+
+    The text is taken as it is seen, which is how an index of its words takes it (``pathindex.words_of_mention``).
+    """
     if path not in content:
+        return False
+    content, path = seen(content), seen(path)
+    if not path:
         return False
     before, after = (_WORD if edge.isascii() else r"\w" for edge in (path[0], path[-1]))
     pattern = rf"(?<!{before})(?<![.\-]){re.escape(path)}(?!{after})(?!-|\.{_WORD})"
-    return re.search(pattern, content) is not None
+    for found in re.finditer(pattern, content):
+        around = content[max(0, found.start() - 1) : found.start()] + content[found.end() : found.end() + 1]
+        if not any(map(_is_mark, around)):
+            return True
+    return False
+
+
+def _is_mark(char: str) -> bool:
+    """Whether it belongs to the letter beside it, and makes that another one."""
+    return unicodedata.category(char).startswith("M") and not _OF_UNSPACED.match(char)

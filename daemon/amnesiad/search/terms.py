@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from operator import add
 from typing import Final
 
-from amnesiad.core.invisible import SELECTORS, dropped
+from amnesiad.core.invisible import seen
 
 _RUN: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1100-\u11ff\u3005-\u3007\u3041-\u3096\u3099-\u30fa\u30fc-\u318f\u31a0-\u31bf\u31f0-\u31ff"
@@ -68,22 +68,11 @@ _HUMPED_WORD: Final = re.compile(r"[A-Za-z0-9]+")
 _HUMPS: Final = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+|[0-9]+")
 
 
-class _Shown(dict[int, int | None]):
-    """A table for ``str.translate`` that drops what shows nothing, and decides about a character when it first meets it."""
-
-    def __missing__(self, code: int) -> int | None:
-        self[code] = shown = None if dropped(code) or code in SELECTORS else code
-        return shown
-
-
-_shown: Final = _Shown()
-
-
 def _normal(text: str) -> tuple[str, str]:
-    """The text in NFKC without what shows nothing, as written and case-folded."""
-    if text.isascii():
-        return text, text.lower()
-    written = unicodedata.normalize("NFKC", text.translate(_shown))
+    """The text as it is seen, as written and case-folded."""
+    written = seen(text)
+    if written.isascii():
+        return written, written.lower()
     return written, unicodedata.normalize("NFKC", written.casefold())
 
 
