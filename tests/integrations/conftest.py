@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from tests.daemon.conftest import clock, service
+from tests.integrations.stores import amnesia, asynchronous, ours
 
 from amnesiad.api.app import App
 from amnesiad.api.serve import serve
@@ -17,7 +18,7 @@ from amnesiad.service import Service
 from amnesiad.settings import load_settings
 from amnesiad.tokens import count_o200k
 
-__all__ = ["clock", "service"]
+__all__ = ["amnesia", "asynchronous", "clock", "ours", "service"]
 
 
 @pytest.fixture(autouse=True)
