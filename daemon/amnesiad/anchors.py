@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -18,27 +19,29 @@ MAX_FILE_BYTES: Final = 64 * 1024 * 1024
 """A larger file is not hashed (its anchor holds no hash): reading it would stall the worker, and it is no source."""
 
 
-def root_of(workspace: str) -> Path | None:
+async def root_of(workspace: str) -> Path | None:
     """The directory a workspace's anchors are relative to, or ``None`` where this process cannot see it."""
     root = Path(workspace)
-    return root if root.is_absolute() and root.is_dir() else None
+    return root if root.is_absolute() and await asyncio.to_thread(os.path.isdir, root) else None
 
 
 def sha256_of(root: Path, path: str) -> str | None:
     """SHA-256 (hex) of the anchored file, or ``None`` where it is no readable regular file inside the root."""
-    target = (root / path).resolve()
     try:
+        target = (root / path).resolve()
         if not target.is_relative_to(root.resolve()) or not target.is_file() or target.stat().st_size > MAX_FILE_BYTES:
             return None
         with target.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
+    except (OSError, RuntimeError):
+        # A RuntimeError is how Python up to 3.12 reports links that lead in a circle.
         return None
 
 
-async def hash_files(root: Path | None, paths: Sequence[str]) -> tuple[Anchor, ...]:
+async def hash_files(workspace: str, paths: Sequence[str]) -> tuple[Anchor, ...]:
     """Anchors for canonical relative paths, each with the hash its file has now, or none."""
-    if root is None or not paths:
+    root = await root_of(workspace) if paths else None
+    if root is None:
         return tuple(Anchor(path) for path in paths)
 
     def work() -> tuple[Anchor, ...]:

@@ -253,6 +253,18 @@ async def test_a_link_out_of_the_workspace_is_not_followed(service: Service, tmp
     assert (await call(service, "inspect", id=note_id, workspace=str(inside))).note.anchors[0].sha256 is None
 
 
+async def test_what_cannot_be_read_is_anchored_without_a_hash(service: Service, tmp_path: Path) -> None:
+    """V12: links that lead in a circle, a folder and a file that is not there are as good as any: nothing is known of them."""
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    (tmp_path / "folder").mkdir()
+    paths, place = ["a", "a/b/c", "folder", "nowhere"], {"workspace": str(tmp_path)}
+    note_id = await remember(service, "about all of them", anchors=paths, **place)
+    await call(service, "edit", id=note_id, anchors=paths[:3], **place)
+    note = (await call(service, "inspect", id=note_id, **place)).note
+    assert [(anchor.path, anchor.sha256) for anchor in note.anchors] == [(path, None) for path in paths[:3]]
+
+
 LIMITS: list[tuple[dict[str, Any], str, str]] = [
     ({"content": "x" * 2049}, "too_large", "content"),
     ({"content": "é" * 1025}, "too_large", "content"),

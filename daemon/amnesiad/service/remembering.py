@@ -134,7 +134,7 @@ class Remembering(Guarding):
         hashed: tuple[Anchor, ...] | None = None
         if request.anchors is not msgspec.UNSET:
             paths = intake.check_anchors(request.anchors)
-            hashed = await anchors.hash_files(anchors.root_of(request.workspace), paths)
+            hashed = await anchors.hash_files(request.workspace, paths)
 
         def decide(workspace: Workspace, change: Change) -> wire.EditAnswer:
             note = self.addressed(workspace, caller, note_id, change)
@@ -278,7 +278,7 @@ class Remembering(Guarding):
             content=intake.check_content(content, MAX_ITEM_BYTES),
             key=None if request.key is None else intake.check_key(request.key),
             tags=intake.check_tags(request.tags),
-            anchors=await anchors.hash_files(anchors.root_of(request.workspace), paths) if paths else (),
+            anchors=await anchors.hash_files(request.workspace, paths),
             triggers=intake.check_triggers([trigger.to_core() for trigger in request.triggers]),
         )
 

@@ -171,10 +171,9 @@ class Transitions(Remembering):
     async def _rehash(self, name: str, note_id: str) -> tuple[Anchor, ...]:
         workspace = await self.open(name, create=False)
         words = None if workspace is None else workspace.words.get(note_id)
-        root = anchors.root_of(name)
-        if words is None or not words.anchors or root is None:
+        if words is None or not words.anchors or await anchors.root_of(name) is None:
             return ()
-        return await anchors.hash_files(root, [anchor.path for anchor in words.anchors])
+        return await anchors.hash_files(name, [anchor.path for anchor in words.anchors])
 
     async def _move(
         self,

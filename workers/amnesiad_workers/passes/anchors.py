@@ -32,7 +32,7 @@ async def check_anchors(context: Context, ws: str, ids: Sequence[str] = ()) -> F
     """
     figures = Figures()
     names = {ws_: name for name, ws_ in (await all_workspaces(context.redis)).items()}
-    root = root_of(names[ws]) if ws in names else None
+    root = await root_of(names[ws]) if ws in names else None
     if root is None:
         return figures
     log, seen = Log(context.redis, Keys(ws)), dict[str, str | None]()
