@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from fakeredis import FakeAsyncRedis, FakeServer
@@ -25,3 +26,9 @@ async def store(request: pytest.FixtureRequest, redis_url: str) -> AsyncIterator
 async def driver(store: Redis) -> Driver:
     """A workspace of its own."""
     return await Driver.open(store)
+
+
+@pytest.fixture
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a short name, because socket paths have a limit."""
+    return tmp_path_factory.mktemp("d") / "store"

