@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.daemon.desk import HUMAN, ManualClock, call, problems, projection, remember, state_of
+from tests.daemon.desk import DAY, HUMAN, ManualClock, call, problems, projection, remember, state_of
 
 from amnesiad.service import Service
 from amnesiad.store.log import Outcome, Unit
@@ -12,31 +12,29 @@ from amnesiad.store.owners import close_owner, open_owner
 S1 = {"session": "s1"}
 
 
+@pytest.mark.parametrize("kind", ["finding", "fact"])
 @pytest.mark.parametrize("heard", [True, False])
 async def test_a_text_of_an_ended_life_is_written_anew(
-    service: Service, second: Service, clock: ManualClock, heard: bool
+    service: Service, second: Service, clock: ManualClock, heard: bool, kind: str
 ) -> None:
     """V28: a session ends and is resumed before its notes are erased, and says the same again: that is a note of the
-    new life, which the end of the old one does not reach; also where only the start was heard and the end is late."""
-    old = await remember(service, "the deploy is half done", scope="session", kind="finding", caller=S1)
+    new life, which the end of the old one does not reach; also where only the start was heard and the end is late, and
+    where the old note would be renewed."""
+    old = await remember(service, "the deploy is half done", scope="session", kind=kind, caller=S1)
     log = (await projection(second, "desk") if heard else await projection(service)).log
-    clock.advance(5)
+    clock.advance(DAY)
     if heard:
         await close_owner(log, "s1", heard_at=clock.now_ms(), at=None, source=None)
     else:
         assert await open_owner(log, "s1", heard_at=clock.now_ms(), at=20, source="host", agent_kind="main")
-    answer = await call(
-        service, "remember", content="the deploy is half done", scope="session", kind="finding", caller=S1
-    )
+    answer = await call(service, "remember", content="the deploy is half done", scope="session", kind=kind, caller=S1)
     assert answer.created
     assert answer.superseded == (old,)
     assert (await projection(service)).notes[answer.id].incarnation == 2
     through = await close_owner(log, "s1", heard_at=clock.now_ms() - 1, at=10, source="host")
     assert through == 1, "an end from before this life reaches the one before alone"
     assert await state_of(service, answer.id) == "active"
-    again = await call(
-        service, "remember", content="the deploy is half done", scope="session", kind="finding", caller=S1
-    )
+    again = await call(service, "remember", content="the deploy is half done", scope="session", kind=kind, caller=S1)
     assert (again.created, again.id) == (False, answer.id)
     assert await problems(service) == ()
 

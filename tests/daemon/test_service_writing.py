@@ -239,6 +239,38 @@ async def test_superseding_with_content_inherits_the_slot(service: Service) -> N
     assert "we have one now" in (await call(service, "inspect", id=old)).text
 
 
+async def test_what_has_ended_hands_no_slot_on(service: Service) -> None:
+    """C13: superseding the value that a slot had once leaves the value that it has now in its place."""
+    old = await remember(service, "deploy by hand", kind="task", key="deploy")
+    await call(service, "done", id=old)
+    now = await remember(service, "deploy by pipeline", kind="task", key="deploy")
+    answer = await call(service, "supersede", id=old, content="deploying by hand was never written down")
+    assert (await call(service, "inspect", id=answer.by)).note.key is None
+    assert sorted(await listed(service)) == sorted([now, answer.by])
+
+
+@pytest.mark.parametrize("more", [{}, {"key": "deploy"}])
+async def test_a_note_is_not_superseded_by_its_own_text(service: Service, more: dict[str, str]) -> None:
+    """V03: what says exactly the same is refused as that, by the field that was given, and makes no second note."""
+    note_id = await remember(service, "deploy by hand", kind="finding")
+    error = await refused_unchanged(service, "supersede", id=note_id, content="deploy by hand", **more)
+    assert (error.code, error.rule, error.field) == ("refused", "supersede-itself", "content")
+
+
+async def test_a_restored_note_brings_no_reasons_along(service: Service) -> None:
+    """C30: reasons were given for what became of the old note; none of them turns up beside an event of the new one."""
+    await call(service, "policy", set={"restorable": True})
+    old = await remember(service, "the port is 8080")
+    await call(service, "flag", id=old, reason="somebody moved it")
+    await call(service, "forget", id=old)
+    new = (await call(service, "restore", id=old)).id
+    await call(service, "pin", id=new)
+    told = (await call(service, "history", id=new)).events
+    assert [(event.type, event.reason_text) for event in told] == [("created", None), ("pinned", None)]
+    view = await projection(service)
+    assert view.notes[new].size == view.words[new].size() == len("the port is 8080")
+
+
 async def test_a_human_moves_a_note_to_another_scope_only_with_an_owner(service: Service) -> None:
     """C23: superseding into a session without saying whose is refused; no note without an owner is made."""
     old = await remember(service, "notes of today", caller=HUMAN)
