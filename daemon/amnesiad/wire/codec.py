@@ -14,15 +14,9 @@ from amnesiad.core.lifecycle import check_event
 from amnesiad.core.rules import suggestion
 from amnesiad.wire.answers import ErrorAnswer, ErrorBody
 from amnesiad.wire.fields import check_field
+from amnesiad.wire.oversight import EventsRequest, HooksRequest, LifecycleEvent
 from amnesiad.wire.refusals import bad_texts, malformed, refusal, text_refusal, too_deep
-from amnesiad.wire.requests import (
-    BatchItem,
-    BatchRequest,
-    CallerSpec,
-    EventsRequest,
-    HooksRequest,
-    LifecycleEvent,
-)
+from amnesiad.wire.requests import BatchItem, BatchRequest, CallerSpec
 from amnesiad.wire.verbs import VERBS, VerbSpec
 
 _MAX_NAME_CHARS: Final = 64

@@ -1,4 +1,7 @@
-"""What items of the feed hold, type by type: ids, codes and numbers, never a word of a note. Shapes only."""
+"""The feed: how it is asked for, and what its items hold, type by type: ids, codes and numbers, never a word of a note.
+
+Shapes only.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,19 @@ import msgspec
 from amnesiad.core.events import AnyNoteEvent, Cause, MirrorResult, Provenance, Scope
 from amnesiad.core.kinds import Kind
 from amnesiad.wire.answers import Part, Scalar
+from amnesiad.wire.requests import Request
+
+
+class FeedRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The query string of the feed; ``after`` resumes it behind that stream id."""
+
+
+class FeedItem(Part, frozen=True, kw_only=True):
+    """One server-sent event: ``seq`` resumes the feed behind it, ``type`` is ``written``, ``forgotten`` …"""
+
+    seq: str
+    type: str
+    data: dict[str, Any]
 
 
 class FeedOpened(Part, frozen=True, kw_only=True):

@@ -11,9 +11,8 @@ from typing import Any, Final, cast, get_args
 
 import msgspec
 
-from amnesiad.wire import answers, requests
+from amnesiad.wire import answers, feeding, oversight, requests
 from amnesiad.wire.answers import STATUS
-from amnesiad.wire.feeding import FEED
 from amnesiad.wire.fields import SCHEMAS
 from amnesiad.wire.lines import NOT_IN_LINES, Line
 from amnesiad.wire.verbs import VERBS, VerbSpec
@@ -184,15 +183,15 @@ def _schemas() -> dict[str, Schema]:
     types = [
         *(spec.request for spec in VERBS.values()),
         *(spec.answer for spec in VERBS.values() if spec.answer is not bytes),
-        requests.LifecycleEvent,
+        oversight.LifecycleEvent,
         requests.BatchItem,
-        requests.FeedRequest,
-        requests.HooksRequest,
+        feeding.FeedRequest,
+        oversight.HooksRequest,
         answers.ErrorAnswer,
-        answers.FeedItem,
-        answers.HealthAnswer,
-        answers.ReadyAnswer,
-        *FEED.values(),
+        feeding.FeedItem,
+        oversight.HealthAnswer,
+        oversight.ReadyAnswer,
+        *feeding.FEED.values(),
         *get_args(Line),
     ]
     _, found = msgspec.json.schema_components(
@@ -248,7 +247,7 @@ def _items(schemas: dict[str, Schema]) -> None:
     """The items of the feed, each type with its own data, where the type of a client only says an object."""
     item = schemas["FeedItem"]
     types: dict[str, list[str]] = {}
-    for name, shape in FEED.items():
+    for name, shape in feeding.FEED.items():
         types.setdefault(shape.__name__, []).append(name)
     schemas["FeedItem"] = {
         "title": item["title"],

@@ -1,4 +1,4 @@
-"""What may be asked: one frozen struct per verb, unknown fields refused by name.
+"""What may be asked about notes: one frozen struct per verb, unknown fields refused by name. The rest is ``oversight``'s.
 
 Shapes and value types only; what a request *means* is the service's business. After ``wire.decode`` every time is
 epoch milliseconds, every duration milliseconds, every id has been checked. ``UNSET`` tells an absent field from an
@@ -7,12 +7,11 @@ explicit null where the two differ (``ttl_ms``: null is *no TTL*, absent is *the
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from amnesiad.core import lifecycle
 from amnesiad.core.callers import AgentKind, Caller, Role
 from amnesiad.core.events import MirrorResult, Provenance, Scope
 from amnesiad.core.kinds import Curve, Kind
@@ -21,9 +20,7 @@ from amnesiad.wire.fields import (
     MAX_FILTERS,
     MAX_LISTED,
     MOST_TRIGGERS,
-    SETTING_NAMES,
     Anchors,
-    ChangedPaths,
     Content,
     Cursor,
     DurationMs,
@@ -34,7 +31,6 @@ from amnesiad.wire.fields import (
     OwnerId,
     Reason,
     Seq,
-    SettingName,
     SourceRef,
     Tags,
     TimeMs,
@@ -301,59 +297,6 @@ class MirrorRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True
     result: MirrorResult
 
 
-class StatusRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class AuditRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    limit: PageLimit = 20
-    since: TimeMs | None = None
-
-
-class LedgerRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was shown, newest first; with ``entry`` (a row's id) that one, its text rebuilt from log and ledger."""
-
-    limit: PageLimit = 20
-    session: Token | None = None
-    entry: Seq | None = None
-
-
-class ExposureRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who was shown the note; for a human and main agents."""
-
-    id: NoteId
-    limit: PageLimit = 100
-
-
-class PolicyRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Without ``set`` and ``reset`` it only reads. Values are checked by ``core.policy.parse_setting``."""
-
-    set: Annotated[dict[str, str | int | float | bool | None], SETTING_NAMES] = {}
-    reset: Annotated[tuple[SettingName, ...], Meta(max_length=MAX_LISTED)] = ()
-
-
-class LifecycleEvent(
-    lifecycle.LifecycleEvent, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
-):
-    """The core's event with every field checked, also the JSON of field ``e`` on the lifecycle stream."""
-
-    workspace: WorkspaceName
-    id: Token | None = None
-    session: Token | None = None
-    agent: Token | None = None
-    team: Token | None = None
-    parent: Token | None = None
-    paths: ChangedPaths = ()
-    at: TimeMs | None = None
-    source: Token | None = None
-
-
-class EventsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Lifecycle events, always as a list after decoding, also where the body was a single event."""
-
-    events: Annotated[tuple[LifecycleEvent, ...], Meta(min_length=1, max_length=MAX_BATCH)]
-
-
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One request of a batch, as ``wire.read_item`` makes it of its JSON. It inherits the batch's workspace and caller."""
 
@@ -365,81 +308,3 @@ class BatchRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The items stay JSON, so that what is wrong with one is no fault of the others."""
 
     requests: Annotated[tuple[msgspec.Raw, ...], Meta(max_length=MAX_BATCH)]
-
-
-class SettleRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class ScrubRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class VerifyRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class RebuildRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
-class CheckRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Compare anchors with the files they name; ``paths`` narrows it to notes anchored there."""
-
-    paths: Limited = ()
-
-
-class OwnersRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Lists the owners; with ``close`` ends that one first."""
-
-    close: OwnerId | None = None
-
-
-class DeadRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Lists parked lifecycle events of every workspace; with ``retry`` or ``drop`` (stream ids) treats some first. With
-    ``show`` the answer is that one, as it came."""
-
-    workspace: WorkspaceName | None = None
-    caller: CallerSpec = CallerSpec()
-    request_id: Token | None = None
-    retry: Annotated[tuple[Seq, ...], Meta(max_length=MAX_LISTED)] = ()
-    drop: Annotated[tuple[Seq, ...], Meta(max_length=MAX_LISTED)] = ()
-    show: Seq | None = None
-    limit: PageLimit = 100
-
-
-class WorkspacesRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Lists the workspaces; first renames ``rename`` to ``to``, or drops ``drop`` (needs ``confirm``)."""
-
-    workspace: WorkspaceName | None = None
-    caller: CallerSpec = CallerSpec()
-    request_id: Token | None = None
-    rename: WorkspaceName | None = None
-    to: WorkspaceName | None = None
-    drop: WorkspaceName | None = None
-    confirm: bool = False
-
-
-class ExportRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Answered by a stream of NDJSON."""
-
-
-class ImportRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The query string of an import; its body is a stream of NDJSON."""
-
-    dry_run: bool = False
-
-
-class FeedRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The query string of the feed; ``after`` resumes it behind that stream id."""
-
-
-class HooksRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An agent's own hook payload, as it came. Without ``workspace`` it is derived from the payload's ``cwd``.
-
-    ``agent_name`` is the kind of program (``claude-code``, ``codex`` …), not the id of one agent.
-    """
-
-    agent_name: Token
-    payload: dict[str, Any] = {}
-    workspace: WorkspaceName | None = None

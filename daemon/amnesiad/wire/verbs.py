@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from amnesiad.wire import answers as a
+from amnesiad.wire import oversight as o
 from amnesiad.wire import requests as r
 
 
@@ -50,22 +51,22 @@ VERBS: Final[Mapping[str, VerbSpec]] = {
     "restore": _verb("restore", r.RestoreRequest, a.RestoreAnswer),
     "undo": _verb("undo", r.UndoRequest, a.UndoAnswer),
     "mirror": _verb("mirror", r.MirrorRequest, a.MirrorAnswer),
-    "status": _verb("status", r.StatusRequest, a.StatusAnswer),
-    "audit": _verb("audit", r.AuditRequest, a.AuditAnswer),
-    "ledger": _verb("ledger", r.LedgerRequest, a.LedgerAnswer),
-    "exposure": _verb("exposure", r.ExposureRequest, a.ExposureAnswer),
-    "policy": _verb("policy", r.PolicyRequest, a.PolicyAnswer),
-    "events": _verb("events", r.EventsRequest, a.EventsAnswer),
+    "status": _verb("status", o.StatusRequest, o.StatusAnswer),
+    "audit": _verb("audit", o.AuditRequest, o.AuditAnswer),
+    "ledger": _verb("ledger", o.LedgerRequest, o.LedgerAnswer),
+    "exposure": _verb("exposure", o.ExposureRequest, o.ExposureAnswer),
+    "policy": _verb("policy", o.PolicyRequest, o.PolicyAnswer),
+    "events": _verb("events", o.EventsRequest, o.EventsAnswer),
     "batch": _verb("batch", r.BatchRequest, a.BatchAnswer),
-    "settle": _verb("settle", r.SettleRequest, a.SettleAnswer),
-    "scrub": _verb("scrub", r.ScrubRequest, a.ScrubAnswer),
-    "verify": _verb("verify", r.VerifyRequest, a.VerifyAnswer),
-    "rebuild": _verb("rebuild", r.RebuildRequest, a.RebuildAnswer),
-    "check": _verb("check", r.CheckRequest, a.CheckAnswer),
-    "owners": _verb("owners", r.OwnersRequest, a.OwnersAnswer),
-    "dead": _verb("dead", r.DeadRequest, a.DeadAnswer),
-    "workspaces": _verb("workspaces", r.WorkspacesRequest, a.WorkspacesAnswer),
-    "export": VerbSpec(r.ExportRequest, bytes, False, "export", "out"),
-    "import": VerbSpec(r.ImportRequest, a.ImportAnswer, False, "import_notes", "in"),
+    "settle": _verb("settle", o.SettleRequest, o.SettleAnswer),
+    "scrub": _verb("scrub", o.ScrubRequest, o.ScrubAnswer),
+    "verify": _verb("verify", o.VerifyRequest, o.VerifyAnswer),
+    "rebuild": _verb("rebuild", o.RebuildRequest, o.RebuildAnswer),
+    "check": _verb("check", o.CheckRequest, o.CheckAnswer),
+    "owners": _verb("owners", o.OwnersRequest, o.OwnersAnswer),
+    "dead": _verb("dead", o.DeadRequest, o.DeadAnswer),
+    "workspaces": _verb("workspaces", o.WorkspacesRequest, o.WorkspacesAnswer),
+    "export": VerbSpec(o.ExportRequest, bytes, False, "export", "out"),
+    "import": VerbSpec(o.ImportRequest, o.ImportAnswer, False, "import_notes", "in"),
 }
 """Every verb of ``POST /v1/<verb>``."""
