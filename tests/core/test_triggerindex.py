@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.strategies import examples
@@ -20,7 +21,9 @@ patterns = paths | paths.map(lambda path: path + "/") | paths.map(lambda path: "
 texts = st.lists(
     st.sampled_from(["git", "push", "ﬁne", "FINE", "İ", "ß", "SS", "rm -rf", " ", "deploy", "x"]), max_size=4
 ).map("".join)
-commands = texts | texts.map(lambda text: f"*{text}*") | texts.map(lambda text: f"{text}*") | st.just("[r]m?")
+globs = texts | texts.map(lambda text: f"*{text}*") | texts.map(lambda text: f"{text}*")
+classes = st.sampled_from(["[r]m?", "git [pq]ush", "[!r]it*", "g[]i]t", "x[gp", "[]", "[!]"])
+commands = globs | st.lists(globs | classes, max_size=2).map("".join)
 triggers = st.builds(
     Trigger,
     event=st.none() | st.sampled_from(["pre-edit", "pre-bash"]),
@@ -32,7 +35,7 @@ occasions = st.builds(
     Occasion,
     event=st.none() | st.sampled_from(["pre-edit", "pre-bash"]),
     paths=st.lists(paths, max_size=2).map(tuple),
-    command=st.none() | texts,
+    command=st.none() | texts | st.sampled_from(["git push", "rm", "x[gp", "[]"]),
     prompt=st.none() | texts,
 )
 
@@ -58,6 +61,28 @@ def test_the_index_finds_what_asking_every_note_finds(notes: list[tuple[Trigger,
         index.drop(f"n{number}")
     assert len(index) == 0
     assert not index._buckets
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("[!r]it *", "git push"),
+        ("git [cp]ommit*", "git commit"),
+        ("g[]i]t", "g]t"),
+        ("x[y", "x[y"),
+        ("[]", "[]"),
+        ("*[.]py", "a.py"),
+    ],
+)
+def test_a_class_of_characters_in_a_command_is_none_that_must_occur(command: str, said: str) -> None:
+    """``[cp]`` asks for a c or a p and not for *cp*, whatever else is filed; a bracket that is never closed is one."""
+    index = TriggerIndex()
+    for number in range(3):
+        index.put(f"other{number}", (Trigger(command=f"git {number}*"), Trigger(command="?ommit*")))
+    index.put("n", (Trigger(command=command),))
+    occasion = Occasion(command=said)
+    assert matching(Words(content="", triggers=(Trigger(command=command),)), occasion)
+    assert "n" in index.candidates(occasion)
 
 
 def test_the_cost_grows_with_matches() -> None:

@@ -24,7 +24,8 @@ ANYTHING: Final[Key] = ("anything", "")
 """For a trigger that needs nothing literally."""
 
 _WILD: Final = re.compile(r"[*?\[\]]")
-_LITERAL_RUNS: Final = re.compile(r"[^*?\[\]]+")
+_NOT_LITERAL: Final = re.compile(r"[*?]|\[!?\]?[^\]]*\]")
+"""What ``fnmatch`` takes for more than itself. A bracket that is never closed is literal."""
 
 
 class TriggerIndex:
@@ -100,7 +101,7 @@ def _needs(trigger: Trigger) -> Iterator[Key]:
     if trigger.path is not None:
         yield from _path_needs(trigger.path)
     if trigger.command is not None:
-        for run in _LITERAL_RUNS.findall(trigger.command):
+        for run in _NOT_LITERAL.split(trigger.command):
             yield from _grams("command", run)
     for word in trigger.words:
         yield from _grams("word", folded(word))
