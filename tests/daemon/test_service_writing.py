@@ -257,6 +257,41 @@ async def test_a_note_is_not_superseded_by_its_own_text(service: Service, more: 
     assert (error.code, error.rule, error.field) == ("refused", "supersede-itself", "content")
 
 
+async def test_a_restored_note_is_what_the_old_one_was(service: Service) -> None:
+    """C30: kind, scope, owner, provenance, curve, origin and every word come back under the new id; the TTL is new."""
+    caller = {"session": "s1", "on_behalf": "user"}
+    await call(service, "policy", set={"restorable": True})
+    fields: dict[str, Any] = {
+        "kind": "episode", "scope": "session", "curve": "linear", "source_ref": "mem0:7", "key": "port",
+        "tags": ["net"], "anchors": ["src/app.py"], "triggers": [{"event": "pre-run"}], "provenance": "user-stated",
+    }  # fmt: skip
+    old = await remember(service, "the port is 8080", caller=caller, ttl_ms="7d", **fields)
+    before = (await call(service, "inspect", id=old, caller=HUMAN)).note
+    await call(service, "forget", id=old, caller=caller, reason="a mistake")
+    new = (await call(service, "restore", id=old, caller=caller, reason="a mistake")).id
+    after = (await call(service, "inspect", id=new, caller=HUMAN)).note
+    for name in (*fields, "owner", "content"):
+        assert getattr(after, name) == getattr(before, name), name
+    assert (after.restored_from, after.ttl_ms) == (old, service.settings.policy.default_ttl)
+    assert await problems(service) == ()
+
+
+@pytest.mark.parametrize("said", ["the same text", "the slot's new value"])
+async def test_what_has_taken_its_place_keeps_a_note_from_being_restored(service: Service, said: str) -> None:
+    """C30, V27: where its text lives again, or its slot has another value, restoring would make two; it says which."""
+    await call(service, "policy", set={"restorable": True})
+    old = await remember(service, "the port is 8080", key="port")
+    await call(service, "forget", id=old)
+    text, key = ("the port is 8080", None) if said == "the same text" else ("the port is 9090", "port")
+    lives = await remember(service, text, key=key)
+    error = await refused_unchanged(service, "restore", id=old)
+    assert (error.code, error.rule) == ("refused", "restore-duplicate" if key is None else "restore-slot")
+    assert key is None or error.choices == (lives,)
+    await call(service, "revoke", id=lives, reason="no")
+    assert (await call(service, "restore", id=old)).restored_from == old
+    assert await problems(service) == ()
+
+
 async def test_a_restored_note_brings_no_reasons_along(service: Service) -> None:
     """C30: reasons were given for what became of the old note; none of them turns up beside an event of the new one."""
     await call(service, "policy", set={"restorable": True})
