@@ -18,6 +18,7 @@ from amnesiad import AsyncClient, Client, errors, wire
 from amnesiad.api.serve import ApiServer
 from amnesiad.client import identity, verbs
 from amnesiad.client.aio import POOL_SIZE
+from amnesiad.client.call import Call
 from amnesiad.limits import MAX_REQUEST_BYTES
 
 pytestmark = pytest.mark.usefixtures("nobody")
@@ -192,7 +193,7 @@ async def test_threads_may_share_a_blocking_client(server: ApiServer) -> None:
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_both_clients_offer_every_verb(kind: type) -> None:
     """Each verb of the wire is a method with the fields of its request, and the bus words are aliases."""
-    offered = {call.verb: call for call in vars(verbs).values() if isinstance(call, verbs.Call)}
+    offered = {call.verb: call for call in vars(verbs).values() if isinstance(call, Call)}
     assert set(offered) | {"import", "export"} == set(wire.VERBS)
     for verb, call in offered.items():
         spec = wire.VERBS[verb]

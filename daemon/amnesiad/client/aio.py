@@ -15,6 +15,7 @@ import msgspec
 
 from amnesiad import wire
 from amnesiad.client import verbs
+from amnesiad.client.call import Call
 from amnesiad.client.identity import (
     ATTEMPTS,
     DEFAULT_TIMEOUT_S,
@@ -93,7 +94,7 @@ class _Connection(asyncio.Protocol):
             self._answer.set_exception(ConnectionResetError())
 
 
-def _method(call: verbs.Call[P, A]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, A]]:
+def _method(call: Call[P, A]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, A]]:
     head = request_head(f"/v1/{call.verb}")
 
     @wraps(call.signature)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from urllib.parse import urlencode
 
 from amnesiad.client import verbs
+from amnesiad.client.call import Call
 from amnesiad.client.identity import (
     ATTEMPTS,
     DEFAULT_TIMEOUT_S,
@@ -69,7 +70,7 @@ def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
         yield rest
 
 
-def _method(call: verbs.Call[P, A]) -> Callable[Concatenate[Client, P], A]:
+def _method(call: Call[P, A]) -> Callable[Concatenate[Client, P], A]:
     @wraps(call.signature)
     def ask(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> A:
         return call.decode(client._exchange(call.verb, call.build(*args, **kwargs)))

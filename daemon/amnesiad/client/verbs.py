@@ -7,10 +7,11 @@ durations milliseconds or text like ``7d``. Meanings and limits are those of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from types import EllipsisType, FunctionType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any
+
+from amnesiad.client.call import Call, asks
 
 if TYPE_CHECKING:
     from amnesiad import wire
@@ -19,59 +20,10 @@ if TYPE_CHECKING:
     from amnesiad.core.kinds import Curve, Kind
     from amnesiad.core.notes import State
 
-P = ParamSpec("P")
-A = TypeVar("A")
-
 Texts = Sequence[str]
 Time = int | str
 Duration = int | str
 TriggerFields = Mapping[str, Any]
-Built = dict[str, Any]
-
-
-def _named(function: Callable[P, A], name: str) -> Callable[P, A]:
-    """The function under the name that callers know, which Python's own ``TypeError`` for a wrong argument repeats."""
-    known = cast("FunctionType", function)
-    named = FunctionType(known.__code__, known.__globals__, name, known.__defaults__, known.__closure__)
-    named.__qualname__ = name
-    named.__doc__, named.__module__ = known.__doc__, known.__module__
-    named.__kwdefaults__, named.__annotations__ = known.__kwdefaults__, known.__annotations__
-    return cast("Callable[P, A]", named)
-
-
-class Call(Generic[P, A]):
-    """One verb as clients offer it: ``build`` makes the body, ``decode`` reads the answer.
-
-    ``signature`` is declared to return the answer, so that a client's method can take over its types whole. ``method`` is
-    that method's name, where it is not the verb's.
-    """
-
-    def __init__(self, verb: str, signature: Callable[P, A], *, method: str = "") -> None:
-        self.verb = verb
-        self.signature = _named(signature, method or verb.replace("-", "_"))
-        self.build = cast("Callable[P, Built]", self.signature)
-
-    @cached_property
-    def decode(self) -> Callable[[bytes], A]:
-        """Bytes to the verb's answer type. The types are loaded on first use."""
-        import msgspec
-
-        from amnesiad import wire
-
-        return cast("Callable[[bytes], A]", msgspec.json.Decoder(wire.VERBS[self.verb].answer).decode)
-
-
-def _asks(arguments: Built) -> A:  # type: ignore[type-var]
-    """The body made of the arguments that say something; ``False`` is every flag's default on the wire.
-
-    To the type checker it is the answer, which the client puts in its place once it has asked.
-    """
-    body = {
-        name: value
-        for name, value in arguments.items()
-        if value is not ... and value is not False and (value is not None or name == "ttl_ms")
-    }
-    return cast("A", body)
 
 
 def _remember(
@@ -94,7 +46,7 @@ def _remember(
     request_id: str | None = None,
 ) -> wire.RememberAnswer:
     """Write a note. An identical live text is renewed in place of a second one (``created`` is then false)."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _recall(
@@ -115,7 +67,7 @@ def _recall(
 ) -> wire.RecallAnswer:
     """Live notes, the most relevant first; stale ones are marked, revoked ones come apart as deterrents. ``peek`` renews
     nothing."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _inject(
@@ -127,7 +79,7 @@ def _inject(
     after: str | None = None,
 ) -> wire.InjectAnswer:
     """The block of notes for a context, within a budget of tokens; recorded in the ledger."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _preview(
@@ -139,7 +91,7 @@ def _preview(
     after: str | None = None,
 ) -> wire.InjectAnswer:
     """What ``inject`` would give, without ledger and renewal."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _fire(
@@ -152,7 +104,7 @@ def _fire(
     after: str | None = None,
 ) -> wire.FireAnswer:
     """The notes whose triggers match, each once per session and turn."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _why_not(
@@ -172,7 +124,7 @@ def _why_not(
     after: str | None = None,
 ) -> wire.WhyNotAnswer:
     """Why a note is not among what ``recall``, ``inject`` and ``fire`` return for the same fields."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _list_notes(
@@ -188,12 +140,12 @@ def _list_notes(
     after: str | None = None,
 ) -> wire.ListAnswer:
     """Notes of any state, a page at a time."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _inspect(id: str, *, at: Time | None = None, render: bool = False, after: str | None = None) -> wire.InspectAnswer:  # noqa: A002
     """One note, now or as it stood at an instant."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _history(
@@ -204,7 +156,7 @@ def _history(
     after: str | None = None,
 ) -> wire.HistoryAnswer:
     """The events of one note, oldest first."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _forget(
@@ -223,27 +175,27 @@ def _forget(
     request_id: str | None = None,
 ) -> wire.ForgetAnswer:
     """Erase what one address matches. Final."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _about(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
     """One transition of one note."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _refuted(id: str, reason: str, *, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
     """One transition of one note, with the words of its reason."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _restore(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.RestoreAnswer:  # noqa: A002
     """A new note with the words of a forgotten one, where a copy was kept."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _undo(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.UndoAnswer:  # noqa: A002
     """Take back a note's last transition, by one more event."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _supersede(
@@ -268,12 +220,12 @@ def _supersede(
     request_id: str | None = None,
 ) -> wire.SupersedeAnswer:
     """Put a new text, or the existing note ``by``, in a note's place."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _promote(id: str, to: str, *, reason: str | None = None, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
     """Lift a note to the workspace, or its provenance upward."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _edit(
@@ -287,39 +239,39 @@ def _edit(
     request_id: str | None = None,
 ) -> wire.ChangeAnswer:
     """Replace tags, anchors, triggers or the TTL; an empty list empties them."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _mirror(id: str, target: str, result: MirrorResult, *, request_id: str | None = None) -> wire.MirrorAnswer:  # noqa: A002
     """Record what became of the item that a note mirrors in another store."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _nothing(*, after: str | None = None) -> wire.FiguresAnswer:
     """Asks with no fields of its own."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _status(*, after: str | None = None) -> wire.StatusAnswer:
     """Counts, costs and health in a few numbers."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _audit(*, limit: int | None = None, since: Time | None = None, after: str | None = None) -> wire.AuditAnswer:
     """The latest endings: codes, hashes and times, no words."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _ledger(
     *, limit: int | None = None, session: str | None = None, entry: str | None = None, after: str | None = None
 ) -> wire.LedgerAnswer:
     """What was shown to whom, newest first; with ``entry`` that one, its text rebuilt."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _exposure(id: str, *, limit: int | None = None, after: str | None = None) -> wire.ExposureAnswer:  # noqa: A002
     """Which sessions were shown a note, and what they wrote afterwards."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _policy(
@@ -329,7 +281,7 @@ def _policy(
     request_id: str | None = None,
 ) -> wire.PolicyAnswer:
     """Effective settings and their origins; first changes or resets some."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _events(
@@ -348,22 +300,22 @@ def _events(
     source: str | None = None,
 ) -> wire.EventsAnswer:
     """Report one lifecycle event of this client's agent, or several of any."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _batch(requests: Sequence[tuple[str, Mapping[str, Any]]]) -> wire.BatchAnswer:
     """Up to 1000 requests, each a verb and a body, answered in order, each on its own."""
-    return _asks({"requests": [{"verb": verb, "body": dict(body)} for verb, body in requests]})
+    return asks({"requests": [{"verb": verb, "body": dict(body)} for verb, body in requests]})
 
 
 def _check(*, paths: Texts | None = None, after: str | None = None) -> wire.FiguresAnswer:
     """Compare anchors with the files they name."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _owners(*, close: str | None = None, request_id: str | None = None) -> wire.OwnersAnswer:
     """The owners of notes; first closes one."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _dead(
@@ -375,7 +327,7 @@ def _dead(
     request_id: str | None = None,
 ) -> wire.DeadAnswer:
     """Lifecycle events that could not be handled; first retries or drops some. ``show`` gives one as it came."""
-    return _asks(locals())
+    return asks(locals())
 
 
 def _workspaces(
@@ -387,7 +339,7 @@ def _workspaces(
     request_id: str | None = None,
 ) -> wire.WorkspacesAnswer:
     """The workspaces of the store; first renames or drops one."""
-    return _asks(locals())
+    return asks(locals())
 
 
 remember = Call("remember", _remember)

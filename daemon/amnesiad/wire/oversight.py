@@ -74,7 +74,8 @@ class LifecycleStatus(Part, frozen=True, kw_only=True):
 
 
 class StatusAnswer(Answer, frozen=True, kw_only=True):
-    """A small scalar view. ``tokens`` is what all live notes would cost; ``refusals`` counts by rule."""
+    """A small scalar view. ``tokens`` is what all live notes would cost. ``refusals`` counts by rule what this daemon has
+    refused since its start, in whatever workspace."""
 
     counts: Counts
     tokens: int

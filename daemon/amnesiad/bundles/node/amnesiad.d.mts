@@ -1244,7 +1244,7 @@ export interface StaleFlagged {
   cause: "anchor" | "decayed" | "distrusted";
 }
 
-/** A small scalar view. `tokens` is what all live notes would cost; `refusals` counts by rule. */
+/** A small scalar view. `tokens` is what all live notes would cost. `refusals` counts by rule what this daemon has refused since its start, in whatever workspace. */
 export interface StatusAnswer {
   seq: string;
   degraded?: boolean;
