@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.daemon.desk import DAY, HUMAN, ManualClock, call, kept, projection, refused, remember
-from tests.daemon.test_hooks import told
+from tests.daemon.hooked import told
 
 from amnesiad.core.times import format_time
 from amnesiad.errors import StoreUnavailable

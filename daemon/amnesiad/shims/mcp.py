@@ -13,29 +13,24 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
 import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from amnesiad.shims.lines import Line
 
 DEADLINE_S: Final = 5.0
 """For a request, from its line to its answer. The daemon itself gives up on a call a little earlier, and says more."""
 ENDING_S: Final = DEADLINE_S + 1.0
 """For what is under way at the end of the input: each has its own deadline, which began later, and tells of it then."""
-LOOK_S: Final = 2.0
-"""How often is looked whether the parent is still there; its end of the pipe usually tells at once."""
 MAX_CALLS: Final = 32
 """Requests under way: more than an agent makes at a time, and few enough for a hundred shims on one daemon."""
 STACK_BYTES: Final = 256 * 1024
 """Of a request's thread. Decoding JSON is the deepest thing that runs on it."""
-MAX_LINE_BYTES: Final = 1024 * 1024
-"""A message: what the daemon takes as a request. A longer line is not kept, and is answered with an error."""
-EDGE_BYTES: Final = 4096
-"""Of a line that is too long, what is kept of its beginning and of its end: there its id stands."""
-_READ_BYTES: Final = 64 * 1024
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -68,15 +63,10 @@ class _Fault(Exception):
         self.code, self.message, self.hint = code, message, hint
 
 
-class _Line(NamedTuple):
-    """One line of input; ``whole`` is false where only the edges of it were kept."""
-
-    data: bytes
-    whole: bool
-
-
 def main(arguments: Sequence[str]) -> int:
     """Serve until the client is gone, and return 0. Takes ``--socket S``; 2 for any other argument."""
+    from amnesiad.shims.lines import Reader, Writer
+
     socket = _parse(arguments)
     if socket is None:
         sys.stderr.write("amnesia mcp takes no arguments but --socket PATH; agents start it and talk JSON-RPC to it\n")
@@ -87,8 +77,8 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write("amnesia mcp waits for JSON-RPC, one message a line: agents start it; Ctrl-D ends it\n")
     threading.stack_size(STACK_BYTES)
     parent = os.getppid()
-    shim = Shim(socket, _identity(os.environ), parent)
-    reader = _Reader(parent)
+    shim = Shim(socket, _identity(os.environ), Writer(parent).write)
+    reader = Reader(parent)
     while (line := reader.line()) is not None:
         shim.take(line)
     shim.finish()
@@ -124,77 +114,25 @@ def _quoted(value: str) -> str:
     )
 
 
-def _end_without(parent: int) -> None:
-    """End at once where the parent is no longer who it was: somebody else may hold its ends of the pipes open."""
-    if os.getppid() != parent:
-        os._exit(0)
-
-
-class _Reader:
-    """Standard input, line by line. Gives up waiting when the parent is no longer who it was."""
-
-    def __init__(self, parent: int) -> None:
-        self._parent = parent
-        self._rest = bytearray()
-        self._cut: bytes | None = None
-        self._ended = False
-
-    def line(self) -> _Line | None:
-        """The next line that is not blank; ``None`` once there is none to come."""
-        while True:
-            end = self._rest.find(b"\n")
-            if end < 0 and not self._ended:
-                self._shorten()
-                self._read()
-                continue
-            if end < 0 and not self._rest:
-                return None
-            data = bytes(self._rest[: end if end >= 0 else len(self._rest)])
-            del self._rest[: end + 1 if end >= 0 else len(self._rest)]
-            cut, self._cut = self._cut, None
-            if cut is not None or len(data) > MAX_LINE_BYTES:
-                return _Line((cut or data[:EDGE_BYTES]) + data[-EDGE_BYTES:], whole=False)
-            if data.strip():
-                return _Line(data, whole=True)
-
-    def _shorten(self) -> None:
-        """Of a line that is too long already, keep the edges."""
-        if len(self._rest) > MAX_LINE_BYTES or (self._cut is not None and len(self._rest) > EDGE_BYTES):
-            if self._cut is None:
-                self._cut = bytes(self._rest[:EDGE_BYTES])
-            del self._rest[:-EDGE_BYTES]
-
-    def _read(self) -> None:
-        try:
-            while not select.select([0], [], [], LOOK_S)[0]:
-                _end_without(self._parent)
-            data = os.read(0, _READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:  # closed from the beginning, or a terminal that is gone
-            data = b""
-        self._rest += data
-        self._ended = not data
-
-
 class Shim:
     """The requests under way. ``take`` and ``finish`` are for one thread; each request has a thread of its own."""
 
-    def __init__(self, socket: str, identity: Mapping[str, str], parent: int) -> None:
+    def __init__(self, socket: str, identity: Mapping[str, str], write: Callable[[bytes], None]) -> None:
         self._socket = socket
         self._identity = identity
-        self._parent = parent
+        self._write = write
         self._version = ""
         self._change = threading.Condition()
-        self._writing = threading.Lock()
         self._calls: dict[object, object] = {}
         """The id of each request under way, by a mark of its own: a client may use an id twice."""
 
-    def take(self, line: _Line) -> None:
+    def take(self, line: Line) -> None:
         """Begin to answer one line. What needs no answer, or none of the daemon's, is done with at once."""
         if not line.whole:
+            from amnesiad.limits import MAX_REQUEST_BYTES
+
             found = _ID_FIRST.match(line.data) or _ID_LAST.search(line.data)
-            why = _Fault("too_large", f"the message exceeds {MAX_LINE_BYTES} bytes", "send less at a time")
+            why = _Fault("too_large", f"the message exceeds {MAX_REQUEST_BYTES} bytes", "send less at a time")
             self._write(_error(json.loads(found[1]) if found else None, why, INVALID_REQUEST))
             return
         try:
@@ -320,21 +258,6 @@ class Shim:
         if (declared or self._version) and method != "initialize":
             headers.append(("mcp-protocol-version", declared or self._version))
         return headers
-
-    def _write(self, line: bytes) -> None:
-        """Waits for a client that does not read, as long as the parent lives."""
-        left = memoryview(line + b"\n")
-        with self._writing:
-            while left:
-                try:
-                    while not select.select([], [1], [], LOOK_S)[1]:
-                        _end_without(self._parent)
-                    # No more at a time: what a pipe takes without blocking once it is ready.
-                    left = left[os.write(1, left[: select.PIPE_BUF]) :]
-                except BlockingIOError:
-                    continue
-                except OSError:  # nobody reads any more
-                    os._exit(0)
 
 
 def _is_id(value: object) -> bool:
