@@ -111,6 +111,6 @@ async def test_a_check_of_some_paths_is_a_check_of_the_notes_anchored_there(
         answer = await call(service, "check", paths=[nowhere])
         assert (answer.figures, recorder.ran) == ({"stale": 0}, [])
     assert (await refused(call(service, "check", paths=["src", "../etc"]))).field == "paths[1]"
-    monkeypatch.setattr("amnesiad.service.governing.MAX_CHECKED", 1)
+    monkeypatch.setattr("amnesiad.service.maintaining.MAX_CHECKED", 1)
     await call(service, "check", paths=["src"])
     assert recorder.ran == [("check_anchors", ws)]

@@ -1,10 +1,11 @@
 """The verbs, one method each, used by every face.
 
-``Service`` is one class made of rooms: ``base`` (addressing and the loop that writes), ``guarding`` (what no word passes
-without), ``remembering`` (words in), ``transitions`` (one note from state to state), ``mirroring`` (what became of it
+``Service`` is one class made of rooms: ``base`` (finding and addressing), ``writing`` (the loop that writes), ``guarding``
+(what no word passes without), ``remembering`` (words in), ``transitions`` (one note from state to state), ``mirroring`` (what became of it
 elsewhere), ``forgetting`` (words out),
 ``looking`` and ``ledger`` (without using), ``feed`` (as it happens), ``showing`` (what an answer passes before it is shown),
-``recalling`` and ``injecting`` (into a context), ``explaining`` (why not), ``governing`` (workspaces, policy, passes),
+``recalling`` and ``injecting`` (into a context), ``explaining`` (why not), ``governing`` (workspaces and policy),
+``hearing`` (agents' events and owners), ``maintaining`` (passes and proofs),
 ``hooking`` and ``glancing`` (what agents ask by themselves),
 ``exporting``, ``arriving`` and ``transfer`` (whole workspaces, out and in). A method takes a decoded ``wire`` request and
 returns the answer, or raises an ``AmnesiaError``. Nothing here knows HTTP or Redis.

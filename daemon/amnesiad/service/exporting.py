@@ -17,7 +17,7 @@ from amnesiad.core.callers import Caller, visible
 from amnesiad.core.events import AnyNoteEvent, PolicyChanged, Scrubbed
 from amnesiad.core.notes import Note
 from amnesiad.service import lines as shapes
-from amnesiad.service.governing import Governing
+from amnesiad.service.maintaining import Maintaining
 from amnesiad.store import vault
 from amnesiad.store.log import START, Entry, at_or_past
 from amnesiad.store.owners import Owner, all_owners
@@ -28,7 +28,7 @@ PAUSE_EVERY: Final = 50
 """Entries written out without a pause; others wait no longer than a few milliseconds."""
 
 
-class Exporting(Governing):
+class Exporting(Maintaining):
     """The verb that gives a workspace away."""
 
     async def export(self, request: wire.ExportRequest) -> AsyncIterator[bytes]:

@@ -13,9 +13,9 @@ from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import Invalid, NotFound, Refused
 from amnesiad.core.notes import Note
 from amnesiad.search import newest
-from amnesiad.service.base import damaged
 from amnesiad.service.change import Change
 from amnesiad.service.mirroring import Mirroring
+from amnesiad.service.writing import damaged
 from amnesiad.workspace import Workspace
 
 MAX_SHOWN: Final = 20

@@ -22,8 +22,9 @@ from amnesiad.core.errors import Refused
 from amnesiad.core.notes import Words
 from amnesiad.core.policy import LIVE_RULES, Policy
 from amnesiad.core.rules import Size
-from amnesiad.service.base import A, Base, Decide, Jobs
+from amnesiad.service.base import Jobs
 from amnesiad.service.change import Change
+from amnesiad.service.writing import A, Decide, Writing
 from amnesiad.settings import Settings
 from amnesiad.store.clock import StoreClock
 from amnesiad.store.connect import Store
@@ -49,7 +50,7 @@ class Found(msgspec.Struct, frozen=True):
     ids: Mapping[str, tuple[str, ...]]
 
 
-class Guarding(Base):
+class Guarding(Writing):
     """What every verb that writes goes through."""
 
     def __init__(self, redis: Store, keyring: Keyring, settings: Settings, clock: StoreClock, jobs: Jobs) -> None:

@@ -22,8 +22,8 @@ from amnesiad.core.callers import Caller
 from amnesiad.repository import Place
 from amnesiad.service.announced import Announced
 from amnesiad.service.base import Jobs
-from amnesiad.service.governing import Governing
 from amnesiad.service.haunts import Haunts
+from amnesiad.service.hearing import Hearing
 from amnesiad.service.listening import Listener
 from amnesiad.service.showing import MAX_QUERY_CHARS
 from amnesiad.service.twins import WINDOW_MS, Twins
@@ -56,7 +56,7 @@ _ID_CHARS: Final = 32
 """Of a keyed hash, for an event's id: a collision among the events of a week is out of reach."""
 
 
-class Hooking(Governing):
+class Hooking(Hearing):
     """The verb that agents' hooks call."""
 
     def __init__(self, redis: Store, keyring: Keyring, settings: Settings, clock: StoreClock, jobs: Jobs) -> None:
