@@ -126,28 +126,8 @@ def select(
     ``line_units``. Both are worth keeping. ``last_access(id)`` is epoch milliseconds, 0 for never. The finished block is
     counted again, and gives up its last lines should an estimate have been too low.
     """
-    left = budget_tokens - _frame_cost(counter, budget_tokens)
-    corrected: list[tuple[str, str]] = []
-    chosen: list[Note] = []
-    omitted: dict[str, int] = {}
-    for id_, line in step.corrections:
-        if (price := line_cost(counter, line)) <= left:
-            left -= price
-            corrected.append((id_, line))
-
-    def fill(notes: Iterable[Note]) -> None:
-        nonlocal left
-        passed_over = 0
-        for note in notes:
-            if left > counter.per_note and (price := cost(note.id)) <= left:
-                left -= price
-                chosen.append(note)
-                passed_over = 0
-                continue
-            omitted[note.id] = left
-            passed_over += 1
-            if passed_over == MAX_PASSED_OVER or (left <= counter.per_note and len(omitted) >= MAX_OMITTED_IDS):
-                return
+    room = _Room(counter, budget_tokens - _frame_cost(counter, budget_tokens), cost)
+    corrected = [(id_, line) for id_, line in step.corrections if room.take(line_cost(counter, line))]
 
     def order(note: Note) -> tuple[float, int, str]:
         return strength_order(note, policy, last_access(note.id), now)
@@ -157,23 +137,19 @@ def select(
     stale = sorted((note for note in matched if note.state == "stale"), key=order)
     tiers: tuple[Tier, ...] = ("pinned", "directive")
     for tier in tiers:
-        fill(merge(pool.strongest(tier), [note for note in stale if tier_of(note) == tier], key=order))
-    fill(note for note in matched if tier_of(note) == "rest")
-    warnings: list[tuple[str, str]] = []
+        room.fill(merge(pool.strongest(tier), [note for note in stale if tier_of(note) == tier], key=order))
+    room.fill(note for note in matched if tier_of(note) == "rest")
     told = {id_ for id_, _ in corrected}
+    warnings: list[tuple[str, str]] = []
     for note in step.deterrents:
-        if len(warnings) == policy.max_deterrents:
-            break
-        if note.id in told:
-            continue
-        line = render.deterrent(note, words.get(note.id))
-        price = line_cost(counter, line)
-        if price <= left:
-            left -= price
-            warnings.append((note.id, line))
+        if note.id not in told and len(warnings) < policy.max_deterrents:
+            line = render.deterrent(note, words.get(note.id))
+            if room.take(line_cost(counter, line)):
+                warnings.append((note.id, line))
     tried = {note.id for note in matched}
-    fill(note for note in pool.strongest("rest") if note.id not in tried)
+    room.fill(note for note in pool.strongest("rest") if note.id not in tried)
 
+    chosen = room.chosen
     lines = corrected + [(note.id, render.memory_line(note, words[note.id], policy, now)) for note in chosen] + warnings
     kept, text, tokens = _compose(lines, units, counter, budget_tokens)
     kept_notes = max(0, kept - len(corrected))
@@ -188,9 +164,41 @@ def select(
         matched=tuple(id_ for id_ in ids if id_ in asked),
         deterrents=tuple(id_ for id_, _ in warnings[: max(0, kept_notes - len(chosen))]),
         omitted_count=pool.count + len(stale) - len(ids),
-        omitted_ids=tuple([*(note.id for note in chosen[kept_notes:]), *omitted][:MAX_OMITTED_IDS]),
-        left=omitted,
+        omitted_ids=tuple([*(note.id for note in chosen[kept_notes:]), *room.omitted][:MAX_OMITTED_IDS]),
+        left=room.omitted,
     )
+
+
+class _Room:
+    """What is left of a budget, the notes that got a place in it, and those that did not."""
+
+    def __init__(self, counter: Counter, tokens: int, cost: Callable[[str], int]) -> None:
+        self._counter = counter
+        self._left = tokens
+        self._cost = cost
+        self.chosen: list[Note] = []
+        self.omitted: dict[str, int] = {}
+        """Note id → the tokens that were left when its turn came."""
+
+    def take(self, tokens: int) -> bool:
+        """Spend so many, if they are left."""
+        if tokens > self._left:
+            return False
+        self._left -= tokens
+        return True
+
+    def fill(self, notes: Iterable[Note]) -> None:
+        """Choose what fits, in the order given; what does not is skipped, and the rest given up once it looks full."""
+        least, passed_over = self._counter.per_note, 0
+        for note in notes:
+            if self._left > least and self.take(self._cost(note.id)):
+                self.chosen.append(note)
+                passed_over = 0
+                continue
+            self.omitted[note.id] = self._left
+            passed_over += 1
+            if passed_over == MAX_PASSED_OVER or (self._left <= least and len(self.omitted) >= MAX_OMITTED_IDS):
+                return
 
 
 def _eligible(note: Note, on_path: Collection[str]) -> bool:

@@ -14,7 +14,8 @@ tells it again.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -153,10 +154,15 @@ class Corrections:
             known.waiting.pop(id_, None)
         self._wait_for(workspace, known, marks)
 
-    def lost(self, workspace: Workspace) -> None:
-        """Nobody knows whether the marks were made, and the answer did not leave."""
-        if self.telling.corrections:
-            _of(workspace).lose(self.telling.op)
+    @contextmanager
+    def in_doubt(self, workspace: Workspace) -> Iterator[None]:
+        """Around the marking: where it ends early, nobody knows whether the marks were made, and the answer did not leave."""
+        try:
+            yield
+        except BaseException:
+            if self.telling.corrections:
+                _of(workspace).lose(self.telling.op)
+            raise
 
     def _known(self, workspace: Workspace) -> _Context:
         return _of(workspace).of(self.telling.context)

@@ -9,7 +9,8 @@ answer. What is selected is not decided here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from amnesiad import wire
@@ -25,7 +26,7 @@ from amnesiad.service.correcting import Corrections
 from amnesiad.service.ledger import Ledger
 from amnesiad.store.contexts import Telling
 from amnesiad.store.log import at_or_past
-from amnesiad.store.witness import Once
+from amnesiad.store.witness import Once, Witnessed
 from amnesiad.workspace import Workspace
 
 READ_ATTEMPTS: Final = 3
@@ -88,12 +89,12 @@ class Showing(Ledger):
             now = self.clock.now_ms()
             selected = select(workspace, now)
             seen = workspace.position if attempt < READ_ATTEMPTS else ""
-            pairs = [(note.id, self._version(workspace, note)) for note in (*selected.used, *selected.shown)]
+            versions = {note.id: self._version(workspace, note) for note in (*selected.used, *selected.shown)}
             try:
-                try:
+                with nullcontext() if corrections is None else corrections.in_doubt(workspace):
                     found = await workspace.witness.check(
                         now,
-                        pairs,
+                        versions.items(),
                         entry=selected.entry,
                         used=len(selected.used),
                         seen=seen,
@@ -101,33 +102,18 @@ class Showing(Ledger):
                         once=once,
                         telling=telling,
                     )
-                except BaseException:
-                    # The reply was lost, or nobody waits for the answer any more.
-                    if corrections is not None:
-                        corrections.lost(workspace)
-                    raise
-                stands = not (found.later_policy or found.moved or found.shown or found.told)
-                # By the position of the selection: another request may have moved the projection on meanwhile.
-                if stands and seen in ("", found.last):
+                if found.stands(seen):
                     # Counting a use moves the note among its equals: nobody has to wait for that.
-                    asyncio.get_running_loop().call_soon(workspace.count_use, [note.id for note in selected.used], now)
+                    used = [note.id for note in selected.used]
+                    asyncio.get_running_loop().call_soon(workspace.count_use, used, now)
                     self.alive(workspace, caller, now)
                     if corrections is not None:
                         corrections.told(workspace)
                     return selected.answer, selected.used, False
-                await self.follow(workspace)
-                if found.later_policy:
-                    await workspace.reload_policy()
+                told = () if telling is None else telling.corrections
+                await self._take_in(workspace, found, {**versions, **{one.note: one.version for one in told}})
                 if corrections is not None:
                     corrections.told_elsewhere(workspace, found.told)
-                known: dict[str, int | None] = dict(pairs)
-                if telling is not None:
-                    known |= {one.note: one.version for one in telling.corrections}
-                for note_id in found.moved:
-                    note = workspace.notes.get(note_id)
-                    if note is not None and note.version == known[note_id]:
-                        # No event explains it, so its head is damaged. It must not stop everybody's answers.
-                        workspace.set_aside(note_id, "head: another version than the log's")
                 # What others have shown meanwhile leaves fewer to select: that is no reason to give up.
                 attempt += not (found.shown or found.told)
             except StoreUnavailable:
@@ -142,6 +128,17 @@ class Showing(Ledger):
                 workspace = reopened
                 attempt += 1
         raise StoreUnavailable("notes kept changing while they were read", hint="try again")
+
+    async def _take_in(self, workspace: Workspace, found: Witnessed, versions: Mapping[str, int | None]) -> None:
+        """Bring the projection up to what the witness found. ``versions`` are those that the answer would have shown."""
+        await self.follow(workspace)
+        if found.later_policy:
+            await workspace.reload_policy()
+        for note_id in found.moved:
+            note = workspace.notes.get(note_id)
+            if note is not None and note.version == versions[note_id]:
+                # No event explains it, so its head is damaged. It must not stop everybody's answers.
+                workspace.set_aside(note_id, "head: another version than the log's")
 
     def context_kept(self, caller: Caller) -> int:
         """How long (ms) what a context was shown is remembered after the last showing: as long as its owner's lease."""

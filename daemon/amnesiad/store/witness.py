@@ -43,8 +43,7 @@ class Once:
 
 
 class Witnessed(NamedTuple):
-    """What a witness found. An answer stands where nothing ``moved``, nothing was ``shown`` meanwhile, the policy is
-    the one it was made by, and the log ends where it has seen it (or it does not insist)."""
+    """What a witness found."""
 
     last: str
     """The log's last id."""
@@ -55,6 +54,10 @@ class Witnessed(NamedTuple):
     """Notes that were shown to the same ones by another answer."""
     told: dict[str, str]
     """Corrections that another answer has made, or whose note was shown again: what stands there instead."""
+
+    def stands(self, seen: str) -> bool:
+        """Whether the answer may leave that was made from the log up to ``seen`` (``""``: it does not insist)."""
+        return seen in ("", self.last) and not (self.later_policy or self.moved or self.shown or self.told)
 
 
 class Witness:
