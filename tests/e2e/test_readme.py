@@ -24,6 +24,8 @@ from tests.e2e.conftest import Up
 from amnesiad.cli.identity import AGENT_MARKERS
 
 DOCUMENTS: Final = tuple(Path(__file__).parents[2] / name for name in ("README.md", "REFERENCE.md"))
+SETTING_UP: Final = re.findall(r"@echo '(.+)'", (DOCUMENTS[0].parent / "Makefile").read_text(encoding="utf-8"))[0]
+"""What the first run of ``make up`` says before."""
 PATIENCE_S: Final = 30.0
 """For what the documents have somebody wait for."""
 LOOK_EVERY_S: Final = 0.2
@@ -151,8 +153,9 @@ def test_every_session_happens_as_printed(up: Up, terminal: Terminal) -> None:
     """All console blocks, top to bottom, on one terminal: each command answers what is printed below it."""
     for block in blocks("console"):
         for command, said in steps(block):
-            if command == "make up":  # which runs `amnesia up`, and that is running
-                shown = "\n".join(line for line in up.log.read_text().splitlines() if not line.startswith("{"))
+            if command == "make up":  # which sets up, and runs `amnesia up`: that is running
+                printed = [SETTING_UP, *up.log.read_text().splitlines()]
+                shown = "\n".join(line for line in printed if not line.startswith("{"))
             elif command.startswith("sleep "):
                 continue  # the next command is typed until what is waited for has happened
             elif command == "amnesia demo":
