@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amnesiad.core.notes import Anchor, Words
-from amnesiad.search import Index, content_words, overlap, similar
+from amnesiad.search import Index, Standing, content_words, overlap, similar
 from amnesiad.search.index import K1, MAX_QUERY_TERMS, B
 from amnesiad.search.terms import query_terms, required_terms, terms
 
@@ -273,6 +273,24 @@ def test_groups_leave_out_notes_and_change_no_score(steps: list[tuple[str, str |
 
         assert list(index.score(query, among)) == [one for one in everything if kept[one[0]] in wanted]
         assert sorted(asked) == sorted(set(kept.values()))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(texts, st.sampled_from(["revoked", "superseded", "expired"])), max_size=8), texts, st.booleans()
+)
+def test_classes_leave_out_notes_and_change_no_score(
+    notes: list[tuple[str, str]], query: str, asked_before: bool
+) -> None:
+    """Asking among some classes gives their notes as they come among all, whether or not they were indexed by then."""
+    index = Index()
+    for number, (content, state) in enumerate(notes):
+        index.put(f"n{number}", Words(content=content), standing=Standing(state))
+        if asked_before:
+            list(index.score(query))
+    for wanted in (set(), {"revoked"}, {"revoked", "superseded", "expired"}):
+        some = list(index.score(query, classes=wanted.__contains__))
+        assert some == [one for one in index.score(query) if notes[int(one[0][1:])][1] in wanted]
 
 
 def test_results_are_sorted_and_positive() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,7 +26,9 @@ from tests.daemon.desk import (
 )
 
 from amnesiad import wire
+from amnesiad.core.callers import Caller
 from amnesiad.core.inject import MAX_OMITTED_IDS
+from amnesiad.core.notes import Note
 from amnesiad.service import Service
 from amnesiad.store.connect import connect
 from amnesiad.store.server import EmbeddedServer
@@ -248,6 +251,26 @@ async def test_an_injection_keeps_to_the_budget_of_a_policy_changed_elsewhere(
     await call(service, "policy", set={"max_injected_tokens": 200}, caller=HUMAN)
     answer = await call(second, "inject")
     assert (answer.budget_tokens, answer.tokens <= 200) == (200, True)
+
+
+async def test_warnings_look_at_revoked_notes_alone(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many notes a key has superseded: none of them is looked at for the one that was revoked."""
+    for number in range(30):
+        await remember(service, f"the port is {number}", kind="finding", key="port")
+    wrong = await remember(service, "the port is open", kind="finding")
+    await call(service, "revoke", id=wrong, reason="it is shut")
+    workspace = await projection(service)
+    looked: list[str] = []
+    visible_ended = workspace.visible_ended
+
+    def spy(caller: Caller, now: int, ids: Iterable[str]) -> Iterator[Note]:
+        for id_ in ids:
+            looked.append(id_)
+            yield from visible_ended(caller, now, [id_])
+
+    monkeypatch.setattr(workspace, "visible_ended", spy)
+    answer = await call(service, "recall", query="which port")
+    assert [one.id for one in answer.deterrents] == looked == [wrong]
 
 
 async def test_recall_by_path_warns_of_what_was_revoked_there(service: Service) -> None:

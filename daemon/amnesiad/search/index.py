@@ -191,18 +191,29 @@ class Index:
             self._leaving = []
 
     def score(
-        self, query: str, among: Callable[[Any], bool] | None = None, *, max_terms: int = MAX_QUERY_TERMS
+        self,
+        query: str,
+        among: Callable[[Any], bool] | None = None,
+        *,
+        classes: Callable[[Any], bool] | None = None,
+        max_terms: int = MAX_QUERY_TERMS,
     ) -> Iterator[tuple[str, float]]:
         """Every note that shares a term with the query, with its relevance, best first.
 
-        ``among`` tells for each group, once, whether its notes are wanted. Their scores are the same as without it.
+        ``among`` tells for each group, once, whether its notes are wanted, and ``classes`` for each class, as it is
+        recorded. Their scores are the same as without.
 
         Ordered by score descending, then id, and found and sorted only as far as it is read: filter what comes, and
         stop when there is enough. Read it before the index changes. Of more than ``max_terms`` terms only the rarest
         are looked up. Scores are above 0.
         """
-        for layer in self.layers(query, among, max_terms=max_terms):
-            yield from self._best_first(layer.slots, layer.scores)
+        self._read_queue()
+        wanted = None if classes is None else self.standings.classes.wanted(classes)
+        for slots, scores, _ in self.layers(query, among, max_terms=max_terms):
+            if wanted is not None:
+                keep = wanted[self.standings.numbers[slots]]
+                slots, scores = slots[keep], scores[keep]
+            yield from self._best_first(slots, scores)
 
     def layers(
         self, query: str, among: Callable[[Any], bool] | None = None, *, max_terms: int = MAX_QUERY_TERMS

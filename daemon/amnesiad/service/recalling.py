@@ -18,7 +18,7 @@ from amnesiad.core import intake, render
 from amnesiad.core import recall as ranking
 from amnesiad.core.callers import Caller
 from amnesiad.core.notes import Note
-from amnesiad.projection import Use
+from amnesiad.projection import Class, Use
 from amnesiad.search import Asked, Fusion, Layer, by_relevance, by_worth, content_words
 from amnesiad.service.answers import view_fields
 from amnesiad.service.ledger import Shown
@@ -179,7 +179,8 @@ class Recalling(Showing):
         narrowed = msgspec.structs.replace(wanted, states=frozenset())
         ids: Iterable[str] = tuple(workspace.revoked)
         if query:
-            ids = (note_id for note_id, _ in workspace.ended.score(content_words(query), workspace.audience(caller)))
+            sees = workspace.audience(caller)
+            ids = map(itemgetter(0), workspace.ended.score(content_words(query), sees, classes=_revoked))
         found = (
             note
             for note in workspace.visible_ended(caller, now, ids)
@@ -189,6 +190,10 @@ class Recalling(Showing):
             return list(islice(found, most))
         by_path = [(ranking.path_grade(workspace.words[note.id], wanted.paths), note.state_at, note) for note in found]
         return [note for _, _, note in sorted(by_path, key=itemgetter(0, 1), reverse=True)[:most]]
+
+
+def _revoked(class_: Class) -> bool:
+    return class_[3] == "revoked"
 
 
 def _nothing_recalled(request: wire.RecallRequest) -> wire.RecallAnswer:
