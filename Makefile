@@ -2,6 +2,9 @@
 # installed too, the tests also run what is written in JavaScript, and the tools of other projects that judge us.
 PYTHON ?= python3
 BIN := .venv/bin
+# Asked before anything is made: a .venv of an older Python would be taken up by the next try as well.
+NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("$(PYTHON) is Python %d.%d, and 3.11 is \
+needed: name a newer one, as in make $(or $(firstword $(MAKECMDGOALS)),up) PYTHON=python3.12" % sys.version_info[:2])'
 NODE := $(if $(shell command -v npm),tests/node/node_modules/.ready)
 
 .PHONY: up test lint bench clean
@@ -25,12 +28,14 @@ clean:
 
 # What runs needs a sixth of what develops: nobody waits for frameworks and test tools to see the first note.
 .venv/.running: pyproject.toml
+	@$(NEW_ENOUGH)
 	@echo 'setting up .venv, once; this takes half a minute'
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mcp]'
 	@touch $@
 
 .venv/.ready: pyproject.toml
+	@$(NEW_ENOUGH)
 	@echo 'setting up .venv for development, once; this takes two minutes'
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
