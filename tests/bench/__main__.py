@@ -9,7 +9,19 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from tests.bench import daemon, erasure, hooks, passes, recall, recall_by_meaning, recall_checks, search, shims, store
+from tests.bench import (
+    daemon,
+    erasure,
+    hooks,
+    passes,
+    recall,
+    recall_by_meaning,
+    recall_checks,
+    renewals,
+    search,
+    shims,
+    store,
+)
 from tests.bench.figures import Figure
 
 BENCHES: Mapping[str, Callable[[], Coroutine[Any, Any, list[Figure]]]] = {
@@ -21,6 +33,7 @@ BENCHES: Mapping[str, Callable[[], Coroutine[Any, Any, list[Figure]]]] = {
     "recall": recall.figures,
     "checks": recall_checks.figures,
     "meaning": recall_by_meaning.figures,
+    "renewals": renewals.figures,
     "shims": shims.figures,
     "hooks": hooks.figures,
 }
