@@ -132,6 +132,15 @@ class TestLines:
             {"line": "surprise"},
             {"line": "owner", "owner": "s p a c e", "incarnation": 1, "open": True},
             {"line": "policy", "values": {"no_such_setting": 1}},
+            b'{"content": "x", "created_at": 1e400}',
+            b'{"content": "x", "created_at": 1' + b"0" * 5000 + b"}",
+            {"line": "export", "format": 1, "workspace": "w", "through": "1-0", "key": "k", "at": 1, "after": "here"},
+            {
+                "line": "fact",
+                "seq": "there",
+                "event": {"type": "scrubbed", "at": 1, "actor": "system", "through": "1-0", "result": "done"},
+            },
+            {"line": "note", "id": "0123456789", "seq": "9" * 40 + "-1", "events": []},
         ]
         lines: list[bytes | dict[str, Any]] = []
         for n, line in enumerate(bad):

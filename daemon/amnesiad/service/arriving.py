@@ -29,7 +29,6 @@ from amnesiad.core.events import (
     event_type,
 )
 from amnesiad.core.notes import Note, Words, apply
-from amnesiad.core.times import parse_time
 from amnesiad.errors import Conflict
 from amnesiad.service import lines as shapes
 from amnesiad.service.change import new_note_id
@@ -184,9 +183,7 @@ class Arriving(Exporting):
         now, workspace = self.clock.now_ms(), run.workspace
         fields = dict(source)
         stated = fields.pop("created_at", None)
-        at = now
-        if stated is not None:
-            at = shapes.check_date(parse_time(msgspec.json.decode(stated), field="created_at"), "created_at", now)
+        at = now if stated is None else shapes.stated_date(stated, "created_at", now)
         request = _as_remember(run.request, fields)
         scope, owner = address(run.caller, request.scope, request.owner)
         words = await self._words(request, request.content)

@@ -37,7 +37,7 @@ from amnesiad.core.events import (
 )
 from amnesiad.core.kinds import EXEMPT_KINDS
 from amnesiad.core.notes import Note, Words, apply
-from amnesiad.core.times import MINUTE_MS
+from amnesiad.core.times import MINUTE_MS, parse_time
 from amnesiad.limits import MAX_LINE_BYTES
 from amnesiad.service.change import MAX_REASONS
 from amnesiad.wire.lines import Line, NoteLine
@@ -56,6 +56,7 @@ MAX_INCARNATION: Final = 2**31
 _decoder: Final = msgspec.json.Decoder(Line)
 _encoder: Final = msgspec.json.Encoder()
 _WHERE: Final = re.compile(r".* - at `\$\.?(?P<field>[\w.\[\]]+)`", re.DOTALL)
+_PLACE: Final = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _ACTOR: Final = re.compile(rf"{HUMAN}|{SYSTEM}|agent:[A-Za-z0-9][A-Za-z0-9._:@#+=-]*")
 
@@ -94,13 +95,31 @@ def read_line(raw: bytes) -> Line | dict[str, msgspec.Raw]:
             raise Invalid("the line has neither line nor content", field="content", hint='{"content": "…"} at least')
         return fields
     try:
-        return _decoder.decode(raw)
+        return _placed(_decoder.decode(raw))
     except msgspec.ValidationError as error:
         found = _WHERE.fullmatch(str(error))
         field = found["field"] if found else "line"
         raise Invalid(f"{field} is nothing that an export holds", field=field) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Invalid("the line is not strict JSON in UTF-8", field="line") from None
+
+
+def _placed(line: Line) -> Line:
+    """The line if the places it names in a log are such places. Raises ``Invalid``."""
+    for field in ("seq", "after"):
+        place = getattr(line, field, None)
+        if place and not _PLACE.fullmatch(place):
+            raise Invalid(f"{field} is no place in a log", field=field)
+    return line
+
+
+def stated_date(raw: msgspec.Raw, field: str, now: int) -> int:
+    """The time (epoch ms) that a plain line states for a note, see ``check_date``. Raises ``Invalid``."""
+    try:
+        value = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        raise Invalid(f"{field} is a number that is out of range", field=field) from None
+    return check_date(parse_time(value, field=field), field, now)
 
 
 def joined(parts: Sequence[NoteLine]) -> NoteLine:
