@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from uuid import UUID
 
 import pytest
 from langchain.agents import create_agent
@@ -155,6 +156,14 @@ async def test_a_thread_sees_its_own_notes(middleware: AmnesiaMiddleware, servic
         await ask(agent, "hello", asynchronous=True, thread_id=thread)
         seen.append("only for the first" in system_of(model.sent[0]))
     assert seen == [True, False]
+
+
+@pytest.mark.parametrize("thread", [0, 7, UUID(int=7)])
+async def test_a_thread_is_called_as_programs_like(thread: object, middleware: AmnesiaMiddleware, redis: Redis) -> None:
+    """V: checkpointers take numbers and UUIDs for a thread's id, so it is no reason for an agent to fail."""
+    agent = create_agent(Scripted.of("ok"), [], middleware=[middleware], checkpointer=InMemorySaver())
+    await ask(agent, "hello", asynchronous=True, thread_id=thread)
+    assert await heard(redis) == [("turn-end", str(thread), None)]
 
 
 async def test_a_budget_is_kept(daemon: str, service: Service) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from amnesiad.integrations.link import STEP_TIMEOUT_S, Link, missing, token
+from amnesiad.integrations.link import STEP_TIMEOUT_S, Link, missing, session_of
 
 try:
     from langchain.agents.middleware.types import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -39,9 +39,9 @@ class AmnesiaMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         **who: str | None,
     ) -> None:
         super().__init__()
-        self._session = session
+        self._session = session_of(session)
         self._budget_tokens = budget_tokens
-        self.link = Link(socket, workspace=workspace, session=session, timeout_s=timeout_s, **who)
+        self.link = Link(socket, workspace=workspace, session=self._session, timeout_s=timeout_s, **who)
         """The connections; close them with the program."""
 
     def wrap_model_call(
@@ -70,8 +70,7 @@ class AmnesiaMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _who(self, runtime: Runtime[Any] | None) -> dict[str, str | None]:
         known = getattr(runtime, "execution_info", None)
-        thread = None if known is None else known.thread_id
-        return {"session": self._session or (token(thread) if thread else None)}
+        return {"session": self._session or session_of(None if known is None else known.thread_id)}
 
 
 def _prompt(messages: Sequence[BaseMessage]) -> str | None:

@@ -45,11 +45,17 @@ def missing(library: str, extra: str) -> str:
     return f"this adapter needs {library}: pip install 'amnesiad[{extra}]'"
 
 
-def token(text: str) -> str:
-    """A framework's id as one that may enter the log: as it is where it fits, else a digest of it."""
+def token(name: object) -> str:
+    """A framework's id, a number or UUID too, as one that may enter the log: as it is where it fits, else a digest of it."""
+    text = str(name)
     if len(text) <= MAX_ID_CHARS and re.fullmatch(ID_PATTERN, text):
         return text
-    return "x" + hashlib.sha256(text.encode()).hexdigest()[:32]
+    return "x" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def session_of(name: object) -> str | None:
+    """A framework's id of a conversation as a session; ``None`` where it has none."""
+    return None if name in (None, "") else token(name)
 
 
 class Link:

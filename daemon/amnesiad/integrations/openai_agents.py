@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from amnesiad.integrations import tools
-from amnesiad.integrations.link import STEP_TIMEOUT_S, Link, missing, token
+from amnesiad.integrations.link import STEP_TIMEOUT_S, Link, missing, session_of, token
 
 try:
     from agents import Agent, RunContextWrapper, RunHooks, Tool, function_tool
@@ -128,7 +128,7 @@ class AmnesiaMemory(RunHooks[Any]):
         session = self._session(context) if callable(self._session) else self._session
         name = getattr(agent, "name", None)
         return {
-            "session": token(session) if session else None,
+            "session": session_of(session),
             "agent": token(name) if name else None,
             "agent_kind": "subagent" if name in self._children else None,
         }

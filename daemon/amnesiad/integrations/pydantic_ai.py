@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from amnesiad.integrations import tools
-from amnesiad.integrations.link import STEP_TIMEOUT_S, Link, missing, token
+from amnesiad.integrations.link import STEP_TIMEOUT_S, Link, missing, session_of
 
 try:
     from pydantic_ai import FunctionToolset, RunContext
@@ -42,10 +42,10 @@ class Amnesia(AbstractCapability[Any]):
         **who: str | None,
     ) -> None:
         self.id = "amnesia"
-        self._session = session
+        self._session = session_of(session)
         self._budget_tokens = budget_tokens
         self._with_tools = with_tools
-        self.link = Link(socket, workspace=workspace, session=session, timeout_s=timeout_s, **who)
+        self.link = Link(socket, workspace=workspace, session=self._session, timeout_s=timeout_s, **who)
         """The connections; close them with the loop."""
 
     def get_instructions(self) -> Any:
@@ -80,7 +80,7 @@ class Amnesia(AbstractCapability[Any]):
             await self.link.areport("turn-end", self._who(ctx))
 
     def _who(self, ctx: RunContext[Any]) -> dict[str, str | None]:
-        return {"session": self._session or (token(ctx.conversation_id) if ctx.conversation_id else None)}
+        return {"session": self._session or session_of(ctx.conversation_id)}
 
 
 def _text(prompt: str | Sequence[Any] | None) -> str | None:
