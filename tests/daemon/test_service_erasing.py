@@ -29,7 +29,7 @@ from tests.support import dump
 from amnesiad.core import decisions
 from amnesiad.core.callers import Caller
 from amnesiad.service import Service
-from amnesiad.service.change import Change
+from amnesiad.service.change import MAX_REASONS, Change
 from amnesiad.store.vault import GRAVES_PER_READ
 
 
@@ -305,6 +305,31 @@ async def test_two_daemons_at_the_bound_evict_instead_of_refusing(service: Servi
     for asked in (service, second):
         await listed(asked)
         assert (await projection(asked)).bytes["perishable"] <= 2000
+    assert await problems(service) == ()
+
+
+async def test_a_note_that_grows_is_not_evicted_for_itself(service: Service, clock: ManualClock) -> None:
+    """C31: an edit that passes the bound makes another give way, though the edited note is the weakest there is."""
+    await call(service, "policy", set={"max_store_bytes": 300})
+    weakest = await remember(service, "o" * 97)
+    clock.advance(DAY)
+    other = await remember(service, "y" * 97)
+    assert (await call(service, "edit", id=weakest, tags=["t" * 120])).changed
+    assert await listed(service) == [weakest]
+    assert [(entry.id, entry.reason) for entry in (await call(service, "audit")).entries] == [(other, "evicted")]
+    assert await problems(service) == ()
+
+
+async def test_of_endless_reasons_the_latest_are_kept(service: Service) -> None:
+    """C31: a note is doubted again and again: its words hold a bounded number of reasons, and history shows these."""
+    note_id = await remember(service, "the port is 8080", kind="finding")
+    verbs = ["pin", "unpin"] * (MAX_REASONS // 2 + 2)
+    for number, verb in enumerate(verbs):
+        await call(service, verb, id=note_id, reason=f"reason {number}")
+    assert len((await projection(service)).words[note_id].reasons) == MAX_REASONS
+    told = [event.reason_text for event in (await call(service, "history", id=note_id, limit=1000)).events[1:]]
+    lost = len(verbs) - MAX_REASONS
+    assert told == [None] * lost + [f"reason {number}" for number in range(lost, len(verbs))]
     assert await problems(service) == ()
 
 

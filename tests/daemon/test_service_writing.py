@@ -239,6 +239,35 @@ async def test_superseding_with_content_inherits_the_slot(service: Service) -> N
     assert "we have one now" in (await call(service, "inspect", id=old)).text
 
 
+EDITS: list[tuple[str, Any, dict[str, Any], dict[str, Any]]] = [
+    ("tags", ["new"], {"tags": ["old"]}, {"tags": ["new"]}),
+    ("anchors", ["new.py"], {"paths": ["old.py"]}, {"paths": ["new.py"]}),
+    ("triggers", [{"path": "new/**"}], {"paths": ["old/a"]}, {"paths": ["new/a"]}),
+]
+
+
+@pytest.mark.parametrize(("field", "new", "found_by", "then_by"), EDITS, ids=[row[0] for row in EDITS])
+async def test_an_edit_changes_what_it_names_and_how_the_note_is_found(
+    service: Service, second: Service, field: str, new: Any, found_by: dict[str, Any], then_by: dict[str, Any]
+) -> None:
+    """C02: at both daemons the note is found by what it has now and no longer by what it had; all else stays."""
+    everything: dict[str, Any] = {
+        "tags": ["old"], "anchors": ["old.py"], "triggers": [{"path": "old/**"}], "key": "port",
+    }  # fmt: skip
+    note_id = await remember(service, "the port is 8080", kind="finding", **everything)
+    assert await recalled(second, **found_by) == ["the port is 8080"]
+    before = (await call(service, "inspect", id=note_id)).note
+    assert (await call(service, "edit", id=note_id, **{field: new})).changed
+    for asked in (service, second):
+        after = (await call(asked, "inspect", id=note_id)).note
+        moved = {name for name in (*everything, "content", "ttl_ms") if getattr(after, name) != getattr(before, name)}
+        assert moved == {field}
+        assert await recalled(asked, **then_by) == ["the port is 8080"]
+        assert await recalled(asked, **found_by) == []
+    assert not (await call(second, "edit", id=note_id, **{field: new})).changed
+    assert await problems(service) == ()
+
+
 async def test_what_has_ended_hands_no_slot_on(service: Service) -> None:
     """C13: superseding the value that a slot had once leaves the value that it has now in its place."""
     old = await remember(service, "deploy by hand", kind="task", key="deploy")
