@@ -151,7 +151,8 @@ async def test_the_tools(memory: AmnesiaMemory, service: Service) -> None:
     assert kept == f"kept as {note.id}"
     assert "the port is 8080" in found
     assert nothing == "nothing is kept about that"
-    assert refused.startswith("not done: ttl_ms")
+    assert refused.startswith("not done: shelf_life must be")
+    assert "ttl_ms" not in refused
 
 
 async def test_a_session_of_each_run(daemon: str, redis: Redis) -> None:

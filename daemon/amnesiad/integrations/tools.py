@@ -28,7 +28,7 @@ async def remember(link: Link, who: Body, content: str, shelf_life: str, key: st
     try:
         answer = await link.aask("remember", body)
     except AmnesiaError as error:
-        return refused(error)
+        return refused(error).replace("ttl_ms", "shelf_life")  # as the model knows it
     said = f"kept as {answer['id']}" if answer["created"] else f"known already, as {answer['id']}"
     return "\n".join([said, *(warning["text"] for warning in answer.get("warnings", ()))])
 
