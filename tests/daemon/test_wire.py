@@ -420,6 +420,13 @@ def test_an_error_envelope_carries_what_the_error_knows() -> None:
     }
 
 
+def test_an_error_envelope_always_has_its_three_fields() -> None:
+    """Section 13: code, message and hint are there, also where there is nothing to advise: nobody has to look first."""
+    assert json.loads(wire.encode(wire.error_answer(Invalid("no")))) == {
+        "error": {"code": "invalid", "message": "no", "hint": ""}
+    }
+
+
 @pytest.mark.parametrize("value", ["18446744073709551616", "1-18446744073709551616", "99999999999999999999-0"])
 def test_a_stream_id_is_one_that_the_store_can_hold(value: str) -> None:
     """An id beyond 64 bits is refused at the door; the store would take exception to it."""

@@ -275,11 +275,12 @@ STATUS: Final[Mapping[str, int]] = {
 
 
 class ErrorBody(Part, frozen=True, kw_only=True):
-    """What happened, to which field, by which rule, and what to do. A client takes a code that it does not know."""
+    """What happened, to which field, by which rule, and what to do: ``hint`` is empty where there is nothing to say. A
+    client takes a code that it does not know."""
 
     code: Annotated[str, msgspec.Meta(extra_json_schema={"enum": list(STATUS)})]
     message: str
-    hint: str = ""
+    hint: str
     field: str | None = None
     rule: str | None = None
     choices: tuple[str, ...] = ()

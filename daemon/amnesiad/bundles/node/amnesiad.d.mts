@@ -321,11 +321,11 @@ export interface ErrorAnswer {
   error: ErrorBody;
 }
 
-/** What happened, to which field, by which rule, and what to do. A client takes a code that it does not know. */
+/** What happened, to which field, by which rule, and what to do: `hint` is empty where there is nothing to say. A client takes a code that it does not know. */
 export interface ErrorBody {
   code: "invalid" | "forbidden" | "not_found" | "ambiguous" | "conflict" | "too_large" | "refused" | "busy" | "internal" | "store_unavailable" | "deadline" | "store_full";
   message: string;
-  hint?: string;
+  hint: string;
   field?: string | null;
   rule?: string | null;
   choices?: string[];
