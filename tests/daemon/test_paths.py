@@ -48,7 +48,9 @@ def test_no_note_about_a_path_is_missed(notes: list[Words], asked: list[str]) ->
         for path in asked:
             wanted = words_of_mention(path)
             assert wanted is not None
-            found |= live.contains_all_words(wanted)
+            said = live.contains_all_words(wanted)
+            assert index.anchored([path]) <= said, "an anchor's path stands beside the content"
+            found |= said
         for number, one in enumerate(notes):
             if number >= gone and path_grade(one, asked) > GRADE_NONE:
                 assert f"n{number}" in found

@@ -254,11 +254,15 @@ async def test_an_injection_keeps_to_the_budget_of_a_policy_changed_elsewhere(
 
 
 async def test_warnings_look_at_revoked_notes_alone(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many notes a key has superseded: none of them is looked at for the one that was revoked."""
+    """However many notes a key has superseded, none of them is looked at for the one that was revoked; nor is what was
+    revoked of other files, where paths are named."""
     for number in range(30):
         await remember(service, f"the port is {number}", kind="finding", key="port")
     wrong = await remember(service, "the port is open", kind="finding")
     await call(service, "revoke", id=wrong, reason="it is shut")
+    for number in range(9):
+        other = await remember(service, f"the door {number} is open", kind="finding", anchors=[f"src/door{number}.py"])
+        await call(service, "revoke", id=other, reason="it is shut")
     workspace = await projection(service)
     looked: list[str] = []
     visible_ended = workspace.visible_ended
@@ -271,6 +275,11 @@ async def test_warnings_look_at_revoked_notes_alone(service: Service, monkeypatc
     monkeypatch.setattr(workspace, "visible_ended", spy)
     answer = await call(service, "recall", query="which port")
     assert [one.id for one in answer.deterrents] == looked == [wrong]
+    looked.clear()
+    for fields in ({}, {"query": "which door"}):
+        answer = await call(service, "recall", paths=["src/door8.py"], **fields)
+        assert [one.id for one in answer.deterrents] == [other]
+    assert looked == [other, other]
 
 
 async def test_recall_by_path_warns_of_what_was_revoked_there(service: Service) -> None:

@@ -6,7 +6,7 @@ recall answers from the projection, marked degraded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import islice
 from operator import itemgetter
 from typing import Any, Final
@@ -18,6 +18,7 @@ from amnesiad.core import intake, render
 from amnesiad.core import recall as ranking
 from amnesiad.core.callers import Caller
 from amnesiad.core.notes import Note
+from amnesiad.core.pathindex import words_of_mention
 from amnesiad.projection import Class, Use
 from amnesiad.search import Asked, Fusion, Layer, by_relevance, by_worth, content_words
 from amnesiad.service.answers import view_fields
@@ -177,10 +178,11 @@ class Recalling(Showing):
         if not len(workspace.ended) or not (query or wanted.paths):
             return []
         narrowed = msgspec.structs.replace(wanted, states=frozenset())
-        ids: Iterable[str] = tuple(workspace.revoked)
+        about = _revoked_about(workspace, wanted.paths) if wanted.paths else workspace.revoked.keys()
+        ids: Iterable[str] = about
         if query:
-            sees = workspace.audience(caller)
-            ids = map(itemgetter(0), workspace.ended.score(content_words(query), sees, classes=_revoked))
+            scored = workspace.ended.score(content_words(query), workspace.audience(caller), classes=_revoked)
+            ids = (note_id for note_id, _ in scored if note_id in about)
         found = (
             note
             for note in workspace.visible_ended(caller, now, ids)
@@ -190,6 +192,18 @@ class Recalling(Showing):
             return list(islice(found, most))
         by_path = [(ranking.path_grade(workspace.words[note.id], wanted.paths), note.state_at, note) for note in found]
         return [note for _, _, note in sorted(by_path, key=itemgetter(0, 1), reverse=True)[:most]]
+
+
+def _revoked_about(workspace: Workspace, paths: Sequence[str]) -> Set[str]:
+    """The revoked notes that may have to do with one of the paths; too many rather than too few."""
+    # An anchor is indexed beside the content, and so are the words of a mention; triggers are not, and few have one.
+    found = {note_id for note_id in workspace.revoked if workspace.words[note_id].triggers}
+    for path in paths:
+        words = words_of_mention(path)
+        if words is None:
+            return workspace.revoked.keys()
+        found |= workspace.ended.contains_all_words(words) & workspace.revoked.keys()
+    return found
 
 
 def _revoked(class_: Class) -> bool:
