@@ -56,8 +56,10 @@ def find_place(
 ) -> Place:
     """The workspace of a directory (``named``: the one that somebody named for it), and its roots.
 
-    Raises ``Invalid`` as ``default_workspace`` does.
+    Raises ``Invalid`` as ``default_workspace`` does, and for a path that can be no directory's.
     """
+    if "\0" in str(directory):
+        raise Invalid("the directory holds a NUL byte", field="workspace", hint="name the workspace")
     workspace = named or default_workspace(directory, environ, store_is_local=store_is_local)
     here = _nearest(directory)
     try:

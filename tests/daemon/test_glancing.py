@@ -93,8 +93,11 @@ async def test_the_directory_names_the_workspace(service: Service, tmp_path: Pat
     drawn = {"workspace": {"current_dir": str(tmp_path), "project_dir": "/x"}, "cwd": "/y", "model": {}}
     assert (await glance(service, drawn, None)).startswith("🧠 1 active")
     assert (await glance(service, {"cwd": str(tmp_path)}, None)).startswith("🧠 1 active")
+    assert (await glance(service, drawn | {"session_id": ["?"], "cwd": 7}, None)).startswith("🧠 1 active")
     assert await glance(service, drawn) == ""
-    for payload in ({}, {"cwd": "relative"}, {"workspace": {"current_dir": None}}):
+    for payload in (
+        {}, {"cwd": "relative"}, {"workspace": {"current_dir": None}}, {"cwd": "/a\x00b"}, {"cwd": 7}, {"workspace": "/a"},
+    ):  # fmt: skip
         with pytest.raises(Invalid, match="directory"):
             await glance(service, payload, None)
     with pytest.raises(Invalid):

@@ -78,7 +78,7 @@ async def _standing(headers: Headers, locate: Locate) -> str | None:
     directory = _header(headers, "cwd")
     if directory is None:
         return None
-    if not directory.startswith("/") or "\0" in directory:
+    if not directory.startswith("/"):
         raise Invalid("the client stands in no absolute directory", field="workspace", hint="pass workspace")
     return await locate(directory)
 
