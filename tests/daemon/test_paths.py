@@ -16,6 +16,21 @@ from amnesiad.service import Service
 
 parts = st.sampled_from(
     ["src", "app", "App.py", "app.py", "my_mod.py", "v1.2", ".env", "__init__.py", "a-b", "Makefile"]
+) | st.sampled_from(
+    [
+        "说明.md",
+        "設定_v2.py",
+        "é-b.c",
+        "Straße",
+        "हिन्दी.txt",
+        "ภาษี",
+        "が",
+        "cafe\u0301",
+        "İ",
+        "ｆｕｌｌ.py",
+        "한글.kt",
+        "שָׁ",
+    ]
 )
 paths = st.lists(parts, min_size=1, max_size=3).map("/".join)
 globs = paths | st.sampled_from(["*.py", "src/**", "**/app/*", "src/", "?pp.py", "**"])
@@ -47,7 +62,7 @@ def test_no_note_about_a_path_is_missed(notes: list[Words], asked: list[str]) ->
         found = index.candidates(asked)
         for path in asked:
             wanted = words_of_mention(path)
-            assert wanted is not None
+            assert wanted
             said = live.contains_all_words(wanted)
             assert index.anchored([path]) <= said, "an anchor's path stands beside the content"
             found |= said
@@ -85,7 +100,10 @@ async def test_recall_by_path_asks_only_notes_that_may_concern_it(service: Servi
         if note.content in found or note.anchors or note.triggers:
             await call(service, "revoke", id=note.id, reason="r")
     assert await recalled(service, paths=["src/app.py"]) == ["see src/app.py for the port"]
-    assert list(workspace.concerning(["说明.md"])) == list(workspace.notes)
+    await remember(service, "先读docs/说明.md再改", kind="finding")
+    assert await recalled(service, paths=["docs/说明.md"]) == ["先读docs/说明.md再改"]
+    assert len(list(workspace.concerning(["docs/说明.md"]))) == 1
+    assert list(workspace.concerning(["..."])) == list(workspace.notes), "a name without a word tells nothing"
 
 
 async def test_a_check_of_some_paths_is_a_check_of_the_notes_anchored_there(

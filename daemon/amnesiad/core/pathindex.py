@@ -8,15 +8,13 @@ all that is anchored below.
 
 from __future__ import annotations
 
-import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
+from amnesiad.core.invisible import seen
 from amnesiad.core.notes import Trigger, Words
 from amnesiad.core.triggerindex import TriggerIndex
 from amnesiad.core.triggers import Occasion
-
-_WORDS: Final = re.compile(r"[a-z0-9]+")
 
 
 class PathIndex:
@@ -68,9 +66,13 @@ def _with_folders(paths: Iterable[str]) -> Iterator[str]:
 
 
 def words_of_mention(path: str) -> str | None:
-    """The words that every text which mentions the path holds, for an index of words; ``None`` if that cannot be told.
+    """The words that every text which mentions the path holds, for an index of words; ``None`` for a path without any.
 
-    A mention stands apart from other letters, digits and marks in the text as it is seen, so the parts of an ASCII path
-    are words of it.
+    A mention stands apart from other letters, digits and marks in the text as it is seen, so what is between the signs
+    of a path are words of it.
     """
-    return " ".join(_WORDS.findall(path.lower())) or None if path.isascii() else None
+    return "".join(char if _of_a_word(char) else " " for char in seen(path)).strip() or None
+
+
+def _of_a_word(char: str) -> bool:
+    return char.isalnum() or unicodedata.category(char).startswith("M")
