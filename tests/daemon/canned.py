@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
 import select
+import signal
 import socketserver
 import subprocess
 import sys
+import termios
 import threading
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -145,16 +148,31 @@ def amnesia(*arguments: str, **options: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "amnesiad.cli", *arguments], **options)
 
 
-def on_terminal(arguments: list[str], typed: str = "", environ: dict[str, str] | None = None) -> tuple[str, int]:
-    """Run a command on a terminal of its own, type, and return all that the terminal showed and the exit code."""
+def on_terminal(
+    arguments: list[str], typed: str = "", environ: dict[str, str] | None = None, *, answering: str = ""
+) -> tuple[str, int]:
+    """Run a command on a terminal of its own, type, and return all that the terminal showed and the exit code.
+
+    Of a question that is named in ``answering`` it is waited for: a key like Ctrl-C is not kept for whoever reads later.
+    """
     ours, theirs = pty.openpty()
     variables = {**os.environ, "TERM": "xterm-256color", **(environ or {})}
     if "NO_COLOR" not in (environ or {}):
         variables.pop("NO_COLOR", None)
-    process = amnesia(*arguments, stdin=theirs, stdout=theirs, stderr=theirs, env=variables)
+    process = amnesia(
+        *arguments,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=variables,
+        start_new_session=True,
+        preexec_fn=_sit_down,
+    )
     os.close(theirs)
-    os.write(ours, typed.encode())
     shown = b""
+    while answering.encode() not in shown:
+        shown += os.read(ours, 65536)
+    os.write(ours, typed.encode())
     while select.select([ours], [], [], 30)[0]:
         try:
             data = os.read(ours, 65536)
@@ -165,3 +183,10 @@ def on_terminal(arguments: list[str], typed: str = "", environ: dict[str, str] |
         shown += data
     os.close(ours)
     return shown.decode().replace("\r\n", "\n"), process.wait()
+
+
+def _sit_down() -> None:
+    """Make standard input the terminal that controls us, so that its keys interrupt, and heed them: a test in the background
+    of a script inherits that they are ignored."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -257,6 +257,15 @@ class TestShowing:
         assert main(["list"]) == 0
         assert capsys.readouterr().out.splitlines()[1].endswith("end #tea")
 
+    def test_a_note_s_fields_stand_in_one_column(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
+        """All that is known about a note is one list, its history's length as well."""
+        canned.answers["inspect"] = {"note": NOTE, "history_length": 2, "text": "", "seq": "1-0"}
+        assert main(["inspect", "abcd"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[-1].split(maxsplit=1) == ["history", f"2 events, see: amnesia history {NOTE['id']}"]
+        starts = {len(line) - len(line.split("  ", 1)[1].lstrip()) for line in lines}
+        assert len(starts) == 1
+
     def test_warnings_are_shown(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
         """C29: whoever writes down a refuted belief again sees that it was refuted."""
         warning = {"kind": "revoked", "id": "abcd", "text": "[abcd] [REVOKED] port is 8080"}

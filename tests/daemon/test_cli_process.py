@@ -101,6 +101,14 @@ class TestProcess:
             assert canned.body == {"ids": ["7f3k2m9qx0"], "confirm": True}
         assert (len(canned.requests), code) == ((2, 0) if forgotten else (1, 1))
 
+    @pytest.mark.parametrize("key", ["\x03", "\x04"])
+    def test_a_question_may_be_left(self, canned: Canned, key: str) -> None:
+        """Ctrl-C and Ctrl-D at a question erase nothing, say so, and leave the cursor on a line of its own."""
+        canned.answers["forget"] = DRY
+        out, code = on_terminal(["forget", "--query", "tea"], key, answering="[y/N]")
+        assert out.endswith("\nnothing changed\n")
+        assert (len(canned.requests), code) == (1, 130)
+
     def test_a_missing_yes_is_asked_for_in_the_commands_own_words(
         self, canned: Canned, capsys: pytest.CaptureFixture[str]
     ) -> None:

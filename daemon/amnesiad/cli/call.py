@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, cast
 import typer
 
 from amnesiad.cli.identity import Role, decide_role
-from amnesiad.cli.screen import say, sentence
+from amnesiad.cli.screen import console_note, say, sentence
 from amnesiad.errors import Invalid
 from amnesiad.limits import MAX_REQUEST_BYTES
 from amnesiad.places import config_file
@@ -143,7 +143,16 @@ class Call:
         """Ask on a terminal. Raises ``Invalid`` where nobody can answer; ``--yes`` is then the way to say it."""
         if not on_terminal() or self.as_json:
             raise Invalid("this needs a yes, and there is no terminal to ask on", field="confirm", hint="add --yes")
+        return agreed(question)
+
+
+def agreed(question: str) -> bool:
+    """The answer of whoever sits at the terminal. Raises ``typer.Abort`` for Ctrl-C and Ctrl-D, which mean no."""
+    try:
         return typer.confirm(question)
+    except typer.Abort:  # the cursor stands behind the question still
+        console_note("\nnothing changed")
+        raise
 
 
 def on_terminal() -> bool:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from amnesiad.cli.call import on_terminal, print_json
+from amnesiad.cli.call import agreed, on_terminal, print_json
 from amnesiad.cli.screen import console_note, say
 from amnesiad.errors import AmnesiaError, Invalid
 
@@ -197,11 +197,7 @@ class Dialog:
                 field="yes",
                 hint="add --yes, or look with --dry-run",
             )
-        try:
-            return typer.confirm("make this change?")
-        except typer.Abort:  # Ctrl-D or Ctrl-C: the cursor stands behind the question still
-            self.tell("\nnothing changed")
-            raise
+        return agreed("make this change?")
 
 
 def check_places() -> None:

@@ -255,13 +255,7 @@ def inspect(
 ) -> None:
     """Show everything known about one note."""
     answer = call.ask("inspect", id=note_id, at=at, render=render or None)
-    call.show(answer, lambda: _print_text(answer) if render else _show_note(answer))
-
-
-def _show_note(answer: Answer) -> None:
-    note_fields(answer["note"])
-    events = answer["history_length"]
-    say(f"history       {events} event{'s' if events != 1 else ''}, see: amnesia history {answer['note']['id']}")
+    call.show(answer, lambda: _print_text(answer) if render else note_fields(answer["note"], answer["history_length"]))
 
 
 @verb(app)

@@ -184,8 +184,8 @@ def _note_words(note: Mapping[str, Any]) -> str:
     return " ".join(part for part in (key, content or "", tags) if part)
 
 
-def note_fields(note: Mapping[str, Any]) -> None:
-    """Everything known about one note, one field a line."""
+def note_fields(note: Mapping[str, Any], events: int) -> None:
+    """Everything known about one note, one field a line. ``events`` is the length of its history."""
     pending = note.get("next_transition")
     facts = (
         ("id", note["id"]),
@@ -212,6 +212,7 @@ def note_fields(note: Mapping[str, Any]) -> None:
         ("restored from", note.get("restored_from")),
         ("source", note.get("source_ref")),
         ("mirrored", ", ".join(f"{target} {result}" for target, result in (note.get("mirrored") or {}).items())),
+        ("history", f"{events} event{'s' if events != 1 else ''}, see: amnesia history {note['id']}"),
     )
     fields((name, safe(value)) for name, value in facts)
 
