@@ -308,6 +308,50 @@ async def test_two_daemons_at_the_bound_evict_instead_of_refusing(service: Servi
     assert await problems(service) == ()
 
 
+async def test_what_time_has_ended_gives_way_before_the_weak(service: Service, clock: ManualClock) -> None:
+    """C31: a note that is over goes first, whether or not a pass has said so, and under the code of its own end."""
+    await call(service, "policy", set={"max_store_bytes": 300})
+    over = await remember(service, "o" * 97, ttl_ms="1d", curve="flat")
+    weak = await remember(service, "w" * 97)
+    clock.advance(2 * DAY)
+    new = await remember(service, "n" * 110)
+    assert sorted(await listed(service)) == sorted([weak, new])
+    assert [(entry.id, entry.reason) for entry in (await call(service, "audit")).entries] == [(over, "expired")]
+
+
+async def _gives_way_to(service: Service, letter: str) -> str:
+    """The one note that is evicted for another of the same length."""
+    await remember(service, letter * 97, ttl_ms="100d", curve="flat")
+    newest = (await call(service, "audit", limit=1)).entries[0]
+    assert newest.reason == "evicted"
+    return str(newest.id)
+
+
+async def test_what_was_used_a_moment_ago_does_not_give_way(service: Service, clock: ManualClock) -> None:
+    """C31: the next weakest does, though an order of the weak was made just before."""
+    await call(service, "policy", set={"max_store_bytes": 300})
+    first = await remember(service, "a" * 97, ttl_ms="3d")
+    used = await remember(service, "b" * 97, ttl_ms="5d")
+    other = await remember(service, "c" * 97, ttl_ms="10d")
+    clock.advance(DAY)
+    assert await _gives_way_to(service, "1") == first
+    clock.advance(1)
+    assert (await call(service, "renew", id=used)).changed
+    assert await _gives_way_to(service, "2") == other
+
+
+async def test_who_is_weakest_changes_with_time(service: Service, clock: ManualClock) -> None:
+    """C31: a straight curve is above a bent one for most of their lives, and below it in the end."""
+    await call(service, "policy", set={"max_store_bytes": 300})
+    await remember(service, "b" * 97, ttl_ms="10d", curve="ebbinghaus")
+    straight = await remember(service, "s" * 97, ttl_ms="10d", curve="linear")
+    first = await remember(service, "f" * 97, ttl_ms="3d", curve="ebbinghaus")
+    clock.advance(DAY)
+    assert await _gives_way_to(service, "1") == first
+    clock.advance(DAY * 845 // 100)
+    assert await _gives_way_to(service, "2") == straight
+
+
 async def test_a_note_that_grows_is_not_evicted_for_itself(service: Service, clock: ManualClock) -> None:
     """C31: an edit that passes the bound makes another give way, though the edited note is the weakest there is."""
     await call(service, "policy", set={"max_store_bytes": 300})
