@@ -87,8 +87,16 @@ class AbsolutePath(Rule):
         return "a path"
 
     def quote(self, value: object) -> str:
-        unset = _UNSET.search(os.path.expandvars(value)) if isinstance(value, str) else None
-        return f"{quoted(value)} ({unset[0]} is not set)" if unset else quoted(value)
+        """The value, and for a path that leads nowhere why it does."""
+        if not isinstance(value, str | Path):
+            return quoted(value)
+        path = str(value)
+        if unset := _UNSET.search(os.path.expandvars(path)):
+            return f"{quoted(path)} ({unset[0]} is not set)"
+        homeless = (
+            "this user has no home directory: set HOME, or this setting" if path[:2] in ("~", "~/") else "no such user"
+        )
+        return f"{quoted(path)} ({homeless})" if path.startswith("~") else quoted(path)
 
     def read(self, value: object) -> Path:
         if isinstance(value, Path):

@@ -178,6 +178,20 @@ def test_settings_at_odds_name_the_one_that_was_set(environ: dict[str, str]) -> 
         load_settings(environ={**environ, "AMNESIA_STALE_STRENGTH": "0.01"})
 
 
+def test_a_user_without_a_home_is_told_what_to_set(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container that runs as nobody the machine knows, the sentence says what is missing."""
+
+    def unknown(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    with pytest.raises(
+        ConfigError, match=r"'~/.*amnesia' \(this user has no home directory: set HOME, or this setting\)"
+    ):
+        load_settings(environ={name: value for name, value in environ.items() if not name.startswith("XDG_")})
+
+
 @pytest.mark.parametrize("name", ["socket", "state_dir", "kinds_file"])
 def test_a_variable_in_a_path_that_is_not_set_is_named(environ: dict[str, str], name: str) -> None:
     """A path with a variable that nobody set is no directory of that name, and is told of as what it is."""
