@@ -90,6 +90,12 @@ async def remember(service: Service, content: str, **fields: Any) -> str:
     return str((await call(service, "remember", content=content, **fields)).id)
 
 
+async def happened(service: Service, *events: dict[str, Any]) -> Any:
+    """Report lifecycle events as the door would."""
+    request = wire.decode("events", msgspec.json.encode({"events": events}))
+    return await service.events(request)
+
+
 async def recalled(service: Service, query: str | None = None, **fields: Any) -> list[str]:
     """The contents a recall returns, in its order."""
     asked = fields if query is None else {"query": query, **fields}
