@@ -305,6 +305,24 @@ async def test_recall_by_path_warns_of_what_was_revoked_there(service: Service) 
     assert len(await warned(paths=["src/a.py"])) == len(await warned(query="belief")) == 1
 
 
+@pytest.mark.parametrize("asked", [{"query": "port"}, {"paths": ["src/app.py"]}])
+async def test_only_what_was_revoked_warns(service: Service, clock: ManualClock, asked: dict[str, Any]) -> None:
+    """C29: of all that has ended only the revoked note comes as a deterrent, whatever states the filter asks for."""
+    fields: dict[str, Any] = {"kind": "task", "anchors": ["src/app.py"]}
+    ids = [await remember(service, f"the port is {number}", **fields) for number in range(4)]
+    await remember(service, "the port is open a day", ttl_ms="1d", **fields)
+    await call(service, "revoke", id=ids[0], reason="it is not")
+    await call(service, "supersede", id=ids[1], by=ids[3])
+    await call(service, "done", id=ids[2])
+    clock.advance(2 * DAY)
+    await sweep(service)
+    for states in ([], ["active"], ["stale"]):
+        answer = await call(service, "recall", states=states, **asked)
+        assert [one.id for one in answer.deterrents] == [ids[0]], states
+        assert [note.id for note in answer.notes] == ([] if states == ["stale"] else [ids[3]])
+    assert (await call(service, "inject", **asked)).deterrents == (ids[0],)
+
+
 @pytest.mark.parametrize("damage", ["another version", "no head at all"])
 async def test_one_damaged_head_leaves_the_others_readable(service: Service, second: Service, damage: str) -> None:
     """V09: a head that is overwritten under running daemons takes its own note out of every read, and nothing else."""
