@@ -23,7 +23,6 @@ from amnesiad import wire
 from amnesiad.service import Service
 from amnesiad.store import keys as keyspace
 
-
 TOKEN: Final = "gh" + "p_" + "x7Kd93mQp2" * 3 + "aB3dE9"
 """Looks like a key, and is one that nobody ever had."""
 
