@@ -14,7 +14,6 @@ from tests.core.strategies import DEFAULTS, T0, born
 
 from amnesiad.core import render
 from amnesiad.core.errors import AmnesiaError
-from amnesiad.core.events import Expired, Renewed, Revoked, StaleFlagged
 from amnesiad.core.kinds import DAY_MS
 from amnesiad.core.notes import Note, Words
 from amnesiad.core.times import format_date, format_time
@@ -207,21 +206,6 @@ def test_an_expansion_is_the_note_as_it_stands() -> None:
     assert render.expansion(born(), WORDS, DEFAULTS, T0) == render.memory_line(born(), WORDS, DEFAULTS, T0)
     revoked = ended("revoked", "refuted")
     assert render.expansion(revoked, WORDS, DEFAULTS, T0) == render.deterrent(revoked, WORDS)
-
-
-def test_history_tells_who_when_why_and_what_changed() -> None:
-    """One line an event: time, actor, name with code and words, from and to."""
-    at, facts = format_time(T0), {"note": "n000000001", "version": 2, "at": T0}
-    revoked = Revoked(actor="agent:a1", on_behalf=True, **facts)  # type: ignore[arg-type]
-    assert render.history_line(revoked, "active", "revoked", 'a "test"\nfailed') == (
-        f"{at}  agent:a1 for the user  revoked (refuted, \"a 'test'⏎failed\")  active → revoked"
-    )
-    flagged = StaleFlagged(actor="system", cause="anchor", **facts)  # type: ignore[arg-type]
-    assert render.history_line(flagged, "active", "stale") == f"{at}  system  stale_flagged (anchor)  active → stale"
-    renewed = Renewed(actor="human", base=1.0, **facts)  # type: ignore[arg-type]
-    assert render.history_line(renewed, "active", "active") == f"{at}  human  renewed  active → active"
-    expired = Expired(actor="system", reason="ttl", **facts)  # type: ignore[arg-type]
-    assert "nothing → expired" in render.history_line(expired, None, "expired")
 
 
 def test_a_forget_summary_counts_by_kind() -> None:

@@ -1,4 +1,4 @@
-"""The words agents and people see: note lines, deterrents, the injected block, history lines, summaries.
+"""The words agents and people see: note lines, deterrents, the injected block, summaries.
 
 A note's words are data. Wherever they enter a line they go through ``one_line`` or ``_quoted`` first, so that no
 content, tag or reason can break a line, hide text, or pass for the frame or for another note. Nothing here selects,
@@ -15,10 +15,9 @@ from typing import Final
 
 from amnesiad.core import clocks
 from amnesiad.core.errors import AmnesiaError
-from amnesiad.core.events import AnyNoteEvent, event_type
 from amnesiad.core.invisible import SELECTORS, dropped
 from amnesiad.core.kinds import DAY_MS
-from amnesiad.core.notes import Note, State, Words
+from amnesiad.core.notes import Note, Words
 from amnesiad.core.policy import Policy
 from amnesiad.core.times import HOUR_MS, MINUTE_MS, format_coarse, format_date, format_time
 
@@ -194,15 +193,6 @@ def expansion(note: Note, words: Words | None, policy: Policy, now: int, *, cont
 def block(lines: Sequence[str], tokens: int, budget_tokens: int) -> str:
     """The injected text: the frame around the lines. The same lines and figures always give the same text."""
     return "\n".join((HEADER, *lines, FOOTER.format(tokens=tokens, budget=budget_tokens)))
-
-
-def history_line(event: AnyNoteEvent, frm: State | None, to: State, reason: str | None = None) -> str:
-    """One event as people read it: ``who, when, why, from → to``. ``reason`` is the words given, if they are kept."""
-    code = getattr(event, "reason", None) or getattr(event, "cause", None)
-    why = ", ".join(part for part in (code, _quoted(reason) if reason else None) if part)
-    who = f"{event.actor} for the user" if event.on_behalf else event.actor
-    name = event_type(event) + (f" ({why})" if why else "")
-    return f"{format_time(event.at)}  {who}  {name}  {frm or 'nothing'} → {to}"
 
 
 def forget_summary(notes: Iterable[Note]) -> str:

@@ -86,10 +86,6 @@ class Vectors:
             self._matrix[row] = self._matrix[len(self.ids)]
         self._matrix[len(self.ids)] = 0
 
-    def row(self, id_: str) -> int | None:
-        """Where the note stands among ``ids``, if it has a vector."""
-        return self._rows.get(id_)
-
     def cosines(self, query: Matrix) -> Matrix:
         """How close each note is to the query, in the order of ``ids``."""
         found: Matrix = self._matrix[: len(self.ids)] @ query

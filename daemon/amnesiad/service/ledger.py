@@ -1,7 +1,8 @@
 """What was shown to whom: the ledger, read back. Any injection can be rebuilt from it and the log.
 
 The ledger holds ids, versions, order and costs; content never changes under an id, so the words are in the vault until
-they are erased. A note erased since is shown as its id and hash, as the audit has it.
+they are erased. A note erased since is shown as its id and hash, as the audit has it. Tags, which only a warning shows,
+are those of now.
 """
 
 from __future__ import annotations
