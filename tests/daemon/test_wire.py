@@ -331,6 +331,26 @@ def test_a_batch_hands_its_workspace_and_caller_down() -> None:
     assert (second.workspace, second.caller.session) == ("/other", "s2")
 
 
+def test_a_batch_hands_its_workspace_to_an_event() -> None:
+    """A single lifecycle event is of the batch's workspace unless it says another; of several each says its own."""
+    single = {"event": "heartbeat", "session": "s1"}
+    batch = decode("batch", requests=[{"verb": "events", "body": body} for body in (single, {"events": [single]})])
+    first, second = batch.requests
+    assert wire.decode_item(batch, wire.read_item(first)).events[0].workspace == "/src/app"
+    with pytest.raises(Invalid) as refusal:
+        wire.decode_item(batch, wire.read_item(second))
+    assert refusal.value.field == "events[0].workspace"
+
+
+@pytest.mark.parametrize("field", ["agent_name", "payload", "session"])
+def test_a_hook_s_query_names_the_workspace_and_nothing_else(field: str) -> None:
+    """What the daemon would not look at is refused by name."""
+    assert wire.decode_hook("codex", {"workspace": "w"}, b"{}").workspace == "w"
+    with pytest.raises(Invalid) as refusal:
+        wire.decode_hook("codex", {field: "x"}, b"{}")
+    assert refusal.value.field == field
+
+
 def test_a_wrong_item_of_a_batch_is_refused_alone() -> None:
     """V25: a bad item does not make the batch invalid, only itself, whatever is wrong with it."""
     items: list[Any] = [

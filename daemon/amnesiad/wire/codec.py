@@ -76,8 +76,9 @@ def decode_item(batch: BatchRequest, item: BatchItem) -> Any:
     if spec.stream != "none" or item.verb == "batch":
         raise Invalid(f"{item.verb} cannot be part of a batch", field="verb", hint="send it by itself")
     body = dict(item.body)
-    if item.verb != "events":
+    if "events" not in body or item.verb != "events":
         body.setdefault("workspace", msgspec.Raw(_encoder.encode(batch.workspace)))
+    if item.verb != "events":  # an event says itself whose it is
         body.setdefault("caller", msgspec.Raw(_encoder.encode(batch.caller)))
     return decode(item.verb, _encoder.encode(body))
 
@@ -97,6 +98,8 @@ def decode_query(request: type[R], pairs: Mapping[str, str]) -> R:
 
 def decode_hook(agent: str, pairs: Mapping[str, str], raw: bytes) -> HooksRequest:
     """An agent's own hook payload; the query string may name the workspace. Raises ``Invalid``."""
+    for name in pairs.keys() - {"workspace"}:
+        raise Invalid(f"{name!r} is not a field of this query", field=name, hint="known is workspace")
     request = decode_query(HooksRequest, {**pairs, "agent_name": agent})
     try:
         payload = _decode(_payload_decoder, raw, strict_text=False)
