@@ -94,12 +94,13 @@ class _Scene(NamedTuple):
 
 
 class _Batch:
-    """What a batch of events adds up to: jobs, ids to acknowledge, signs of life."""
+    """What a batch of events adds up to: jobs, ids to acknowledge, signs of life, workspaces whose files to look at."""
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
         self.acknowledged: list[str] = []
         self.signs: dict[str, dict[str, int]] = {}
+        self.checks: set[str] = set()
         self.scenes: dict[str, _Scene | None] = {}
 
 
@@ -204,6 +205,10 @@ class Bridge:
             batch.acknowledged.append(seq.decode())
         for ws, signs in batch.signs.items():
             await touch_owners(self._redis, Keys(ws), signs)
+        for ws in sorted(batch.checks):
+            # One that runs already may have passed the file by; one that waits behind it has not.
+            if not await self._jobs.enqueue("check_anchors", ws, key=ws):
+                await self._jobs.enqueue("check_anchors", ws, key=f"{ws}-next")
         await self._jobs.hand_over(batch.jobs, batch.acknowledged)
 
     async def _event(self, batch: _Batch, seq: str, fields: dict[bytes, bytes] | None) -> None:
@@ -302,9 +307,7 @@ class Bridge:
             case Settle():
                 self._jobs.due(ws, heard_at)
             case Check():
-                # One that runs already may have passed the file by; one that waits behind it has not.
-                if not await self._jobs.enqueue("check_anchors", ws, key=ws):
-                    await self._jobs.enqueue("check_anchors", ws, key=f"{ws}-next")
+                batch.checks.add(ws)
             case Compacted(context=context):
                 await forget_shown(self._redis, log.keys, context)
 
