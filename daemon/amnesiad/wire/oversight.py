@@ -344,7 +344,6 @@ class WorkspaceRow(Part, frozen=True, kw_only=True):
     name: str
     ws: str
     notes: int | None = None
-    created_at: int | None = None
 
 
 class WorkspacesAnswer(Part, frozen=True, kw_only=True):

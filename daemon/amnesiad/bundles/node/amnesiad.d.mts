@@ -1448,7 +1448,6 @@ export interface WorkspaceRow {
   name: string;
   ws: string;
   notes?: number | null;
-  created_at?: number | null;
 }
 
 export interface WorkspacesAnswer {
