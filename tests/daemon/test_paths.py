@@ -134,3 +134,18 @@ async def test_a_check_of_some_paths_is_a_check_of_the_notes_anchored_there(
     monkeypatch.setattr("amnesiad.service.maintaining.MAX_CHECKED", 1)
     await call(service, "check", paths=["src"])
     assert recorder.ran == [("check_anchors", ws)]
+
+
+async def test_a_path_s_notes_come_in_bands_that_are_told(service: Service) -> None:
+    """Anchored, covered and mentioned, in this order, each with its band; without query and path there are no bands."""
+    for content, fields in (
+        ("see src/app.py first", {}),
+        ("whatever is below", {"triggers": [{"path": "src/*.py"}]}),
+        ("about that very file", {"anchors": ["src/app.py"]}),
+    ):
+        await remember(service, content, kind="finding", **fields)
+    found = (await call(service, "recall", paths=["src/app.py"])).notes
+    assert [(note.content, note.band, note.relevance) for note in found] == [
+        ("about that very file", 0, None), ("whatever is below", 1, None), ("see src/app.py first", 2, None),
+    ]  # fmt: skip
+    assert {note.band for note in (await call(service, "recall")).notes} == {None}

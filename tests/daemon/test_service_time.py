@@ -279,6 +279,20 @@ async def test_what_injection_renews_is_a_setting(
     assert (await log_types(service)).count("renewed") == expected
 
 
+@pytest.mark.parametrize(("renews", "expected"), [("matched", 1), ("always", 1), ("never", 0)])
+async def test_what_fires_is_renewed_unless_nothing_is(
+    service: Service, clock: ManualClock, renews: str, expected: int
+) -> None:
+    """C31: a trigger that matches asks for its note, so its firing is a use; where injections renew nothing it is none."""
+    await call(service, "policy", set={"injection_renews": renews})
+    note_id = await remember(service, "check the lock first", triggers=[{"event": "pre-run"}])
+    await remember(service, "breakfast is at nine")
+    clock.advance(5 * DAY)
+    assert [note.id for note in (await call(service, "fire", event="pre-run")).notes] == [note_id]
+    await service.quiesce()
+    assert (await log_types(service)).count("renewed") == expected
+
+
 async def test_a_step_that_shares_only_small_words_asks_for_nothing(service: Service, clock: ManualClock) -> None:
     """C31: *the* and *for* in a prompt renew no note and bring no revoked one: else every prompt would keep all alive."""
     await remember(service, "the port for the database is 9090")
