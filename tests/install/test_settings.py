@@ -373,7 +373,15 @@ class TestFiles:
         assert [one.name for one in path.parent.iterdir()] == ["settings.json"]
 
     @pytest.mark.parametrize(
-        "text", ["[]", '{"hooks": []}', '{"hooks": {"Stop": {"a": 1}}}', '{"hooks": {}} //', "\x00"]
+        "text",
+        [
+            "[]",
+            '{"hooks": []}',
+            '{"hooks": {"Stop": {"a": 1}}}',
+            '{"hooks": {"Stop": null}}',
+            '{"hooks": {}} //',
+            "\x00",
+        ],
     )
     def test_what_is_not_understood_is_left_as_it_is(self, text: str, places: Places) -> None:
         """A clear refusal, and the file untouched."""
@@ -389,8 +397,9 @@ class TestFiles:
         with pytest.raises(Invalid, match="no file"):
             settings.install(GEMINI, "user", places, WANTED)
         (places.home / ".claude/settings.json").mkdir(parents=True)
-        with pytest.raises(Invalid):
+        with pytest.raises(Invalid, match="directory") as refusal:
             settings.install(CLAUDE_CODE, "user", places, WANTED)
+        assert refusal.value.hint == "move it away"
         (places.home / ".cursor").mkdir()
         (places.home / ".cursor/hooks.json").write_bytes(b"\xff\xfe")
         with pytest.raises(Invalid, match="UTF-8"):

@@ -43,7 +43,8 @@ def read(path: Path) -> str | None:
         return None
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "it is no usable path"
-        raise Invalid(f"{path} cannot be read: {why}", field="file", hint="mend its permissions") from None
+        hint = "mend its permissions" if isinstance(error, PermissionError) else "move it away"
+        raise Invalid(f"{path} cannot be read: {why}", field="file", hint=hint) from None
     if len(data) > MAX_FILE_BYTES:
         raise Invalid(f"{path} exceeds {MAX_FILE_BYTES} bytes", field="file", hint="it is no settings file")
     try:

@@ -69,9 +69,9 @@ def install(agent: Agent, scope: Scope, places: Places, wanted: Wanted) -> list[
     ours = hook_values(agent, wanted)
     text = _without_hooks(agent, text, hooks_file, keep=ours)
     for event, value in ours:
-        if not any(_ours(agent, entry) for entry in _entries(_parsed(text, hooks_file), hooks_file, event)):
-            count = len(_entries(_parsed(text, hooks_file), hooks_file, event))
-            text = jsontext.put(text, ("hooks", event, count), value)
+        entries = _entries(_parsed(text, hooks_file), hooks_file, event, adding=True)
+        if not any(_ours(agent, entry) for entry in entries):
+            text = jsontext.put(text, ("hooks", event, len(entries)), value)
     if wanted.statusline:
         text = _with_status_line(text, hooks_file, wanted)
     drafts.put(hooks_file, text)
@@ -221,10 +221,11 @@ def _events(parsed: dict[str, Any], path: Path) -> dict[str, Any]:
     return hooks
 
 
-def _entries(parsed: dict[str, Any], path: Path, event: str) -> list[Any]:
+def _entries(parsed: dict[str, Any], path: Path, event: str, *, adding: bool = False) -> list[Any]:
+    """What stands below an event. Raises ``Invalid`` for what cannot be hooks, or cannot be added to."""
     entries = _events(parsed, path).get(event, [])
     if not isinstance(entries, list):
-        if isinstance(entries, bool | int | str) or entries is None:  # a switch, such as "enabled"
+        if not adding and (isinstance(entries, bool | int | str) or entries is None):  # a switch, such as "enabled"
             return []
         raise Invalid(f"the hooks of {event} in {path} are no array", field="file", hint="mend it by hand")
     return entries
