@@ -356,6 +356,7 @@ def test_rare_words_weigh_more_than_common_ones() -> None:
         ("The, of", "The, of"),
         ("is_valid in src/a.py", "is_valid src/a.py"),
         ("do not", "not"),
+        ("What should I do if we must not deploy?", "must not deploy?"),
         ("這是 the", "這是"),
         ("the !", "the !"),
         ("", ""),

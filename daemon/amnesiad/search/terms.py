@@ -43,11 +43,13 @@ _BARE: Final = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ı": "i", "ħ": 
 """Letters with something about them that is no mark of its own to Unicode, as people type them without it."""
 
 _COMMON: Final = (
-    "a an and are as at be been by do does for from has have in into is it its of on or that the their then there "
-    "these they this to was were when which will with you your"
+    "a about am an and any are as at be been but by can could did do does for from had has have he her here him his how "
+    "i if in into is it its just me my of on or our please she should so some than that the their them then there these "
+    "they this those to too us very was we were what when where which who why will with would you your"
 )
 STOPWORDS: Final = frozenset(_COMMON.split())
-"""English words that carry no statement. *No*, *not* and *never* are not among them."""
+"""English words that carry no statement, those that make a question of one among them; not *no*, *not*, *never*, *must*
+and *only*."""
 _EDGES: Final = ".,;:!?\"'`()[]{}<>*"
 """What may stand around a word in a sentence."""
 
