@@ -196,6 +196,17 @@ async def test_a_daemon_that_starts_late_knows_what_was_shown(service: Service, 
     assert await corrected(service) == []
 
 
+async def test_nobody_is_told_of_what_it_sees_no_more(service: Service) -> None:
+    """C23: a rule was shown to a child, which by now sees its own notes alone: what became of the rule is not for it."""
+    rule = await remember(service, "never force-push", kind="directive")
+    for caller in (CHILD, S1):
+        assert (await call(service, "inject", caller=caller)).ids == (rule,)
+    await call(service, "policy", set={"child_sees": "own"})
+    await call(service, "revoke", id=rule, reason="we do now")
+    assert await corrected(service, CHILD) == []
+    assert len(await corrected(service)) == 1
+
+
 async def test_more_news_than_are_remembered(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """A context that was not asked for in a long while is asked for everything it was shown."""
     monkeypatch.setattr("amnesiad.workspace.MAX_RETRACTED", 3)
