@@ -226,7 +226,7 @@ async def test_a_broken_chain_is_reported(store: Redis) -> None:
 
 async def test_many_differences_are_counted_and_some_are_listed(store: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """The list is bounded, the counts are exact."""
-    monkeypatch.setattr("amnesiad.store.checks.MAX_DIFFERENCES", 3)
+    monkeypatch.setattr("amnesiad.store.findings.MAX_DIFFERENCES", 3)
     monkeypatch.setattr("amnesiad.store.checks.CHUNK", 2)
     driver, _ = await populate(store)
     await store.delete(driver.keys.heads)

@@ -5,10 +5,9 @@ The checks read and never write; ``verify`` says how they are used. No text is e
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import msgspec
 from redis.asyncio import Redis
@@ -27,6 +26,7 @@ from amnesiad.store.compare import (
     tomb_problem,
 )
 from amnesiad.store.faults import store_errors
+from amnesiad.store.findings import Command, Findings, Report
 from amnesiad.store.fold import Folded, LogFold
 from amnesiad.store.keyring import Keyring
 from amnesiad.store.keys import Keys
@@ -37,14 +37,11 @@ from amnesiad.store.units import FORGOTTEN, PERISHABLE_BYTES, RECORD_BYTES, UNSC
 from amnesiad.store.vault import encode_tomb
 from amnesiad.store.workspaces import POLICY_CELL
 
-MAX_DIFFERENCES: Final = 200
-"""Differences listed one by one; all are counted. A store with more of them is past reading."""
 CHUNK: Final = 500
 """Notes compared in one step: about half a megabyte of heads and words."""
 MAX_ROUNDS: Final = 5
 """How often notes that changed between two reads are looked at again."""
 
-Command = tuple[str | bytes | int, ...]
 _EXCLUSIVE: Final = ("slot:", "text:")
 
 
@@ -52,45 +49,6 @@ def judged_by(keys: Keys) -> tuple[str, ...]:
     """The keys a mend relies on. Every commit changes one of them; what only counts uses does not."""
     aside = (keys.use, keys.access, keys.leases, keys.vectors)
     return tuple(key for key in keys.fixed if key not in aside)
-
-
-class Difference(NamedTuple):
-    """One thing that is not as the log has it: the note's id (or the key's own name), the structure, what is wrong."""
-
-    id: str
-    field: str
-    problem: str
-
-    def __str__(self) -> str:
-        return f"{self.field} of {self.id}: {self.problem}"
-
-
-class Report(NamedTuple):
-    """What ``verify`` found. ``counts`` is exact by structure, ``differences`` lists the first of them."""
-
-    entries: int
-    notes: int
-    forgotten: int
-    counts: dict[str, int]
-    differences: tuple[Difference, ...]
-
-    @property
-    def clean(self) -> bool:
-        """Whether everything is as the log has it."""
-        return not self.counts
-
-    @property
-    def figures(self) -> dict[str, int]:
-        """Counts for an answer: entries, notes, forgotten, differences, and differences by structure."""
-        by_structure = {f"differences_{field}": count for field, count in sorted(self.counts.items())}
-        total = sum(self.counts.values())
-        return {
-            "entries": self.entries,
-            "notes": self.notes,
-            "forgotten": self.forgotten,
-            "differences": total,
-            **by_structure,
-        }
 
 
 class Checks:
@@ -102,10 +60,8 @@ class Checks:
         self.keyring = keyring
         self.base = base
         self.policy = base
-        self.fold = LogFold(redis, keys, self._note_difference)
-        self.counts: Counter[str] = Counter()
-        self.differences: list[Difference] = []
-        self.mends: list[Command] = []
+        self.found = Findings()
+        self.fold = LogFold(redis, keys, self.found.differs)
         self.damaged_types = False
         self.disturbed = False
         """The policy changed, or some notes never rested: what was found may be due to that."""
@@ -115,23 +71,16 @@ class Checks:
     def log_lost(self) -> bool:
         """Whether there are notes beside an empty log: then it is not they that are wrong."""
         return (
-            self.fold.position == START and not self.damaged_types and bool(self.counts["heads"] + self.counts["vault"])
+            self.fold.position == START
+            and not self.damaged_types
+            and bool(self.found.counts["heads"] + self.found.counts["vault"])
         )
 
     def report(self) -> Report:
         """Everything found so far."""
         forgotten = sum(1 for folded in self.fold.notes.values() if folded.note.state == "forgotten")
         notes = len(self.fold.notes) - forgotten
-        return Report(self.fold.entries, notes, forgotten, dict(self.counts), tuple(self.differences))
-
-    def _note_difference(self, id_: str, field: str, problem: str) -> None:
-        self.counts[field] += 1
-        if len(self.differences) < MAX_DIFFERENCES:
-            self.differences.append(Difference(id_, field, problem))
-
-    def _differs(self, id_: str, field: str, problem: str, *mends: Command) -> None:
-        self._note_difference(id_, field, problem)
-        self.mends += mends
+        return Report(self.fold.entries, notes, forgotten, dict(self.found.counts), tuple(self.found.differences))
 
     async def run(self) -> None:
         """All checks, in an order in which each may rely on those before."""
@@ -174,7 +123,7 @@ class Checks:
                 known = key in (k.log, k.vault)
                 name = key.removeprefix(k.prefix)
                 mend: tuple[Command, ...] = () if known else (("DEL", key),)
-                self._differs(name, name, f"the key is a {found.decode()}, not a {wanted.decode()}", *mend)
+                self.found.differs(name, name, f"the key is a {found.decode()}, not a {wanted.decode()}", *mend)
         return not self.damaged_types
 
     # -- note by note --------------------------------------------------------------------------------------------
@@ -216,14 +165,16 @@ class Checks:
         """A note that is not forgotten; returns the cells it must hold."""
         k, note = self.keys, folded.note
         if problem := head_problem(folded, head):
-            self._differs(note.id, "heads", problem, ("HSET", k.heads, note.id, stored_form(folded, encode_note(note))))
+            self.found.differs(
+                note.id, "heads", problem, ("HSET", k.heads, note.id, stored_form(folded, encode_note(note)))
+            )
         if tomb is not None:
-            self._differs(note.id, "tomb", "it has a tomb, but is not forgotten", ("HDEL", k.tomb, note.id))
+            self.found.differs(note.id, "tomb", "it has a tomb, but is not forgotten", ("HDEL", k.tomb, note.id))
         words, problem = read_words(raw)
         if words is not None and words.size() != note.size:
             problem = f"the words have {words.size()} bytes, the log says {note.size}"
         if problem:
-            self._differs(note.id, "vault", problem)
+            self.found.differs(note.id, "vault", problem)
         follows = derived(note, words, self.policy, self.keyring)
         self._check_score(note.id, "due", k.due, due, follows.due)
         self._check_score(note.id, "audit", k.audit, audit, None)
@@ -242,12 +193,14 @@ class Checks:
     ) -> None:
         k, note = self.keys, folded.note
         if head is not None:
-            self._differs(note.id, "heads", "it has a head, but is forgotten", ("HDEL", k.heads, note.id))
+            self.found.differs(note.id, "heads", "it has a head, but is forgotten", ("HDEL", k.heads, note.id))
         if words is not None:
-            self._differs(note.id, "vault", "its words are there, but it is forgotten", *self._erase(note.id))
+            self.found.differs(note.id, "vault", "its words are there, but it is forgotten", *self._erase(note.id))
         problem, tomb = tomb_problem(folded, raw)
         if problem:
-            self._differs(note.id, "tomb", problem, ("HSET", k.tomb, note.id, stored_form(folded, encode_tomb(tomb))))
+            self.found.differs(
+                note.id, "tomb", problem, ("HSET", k.tomb, note.id, stored_form(folded, encode_tomb(tomb)))
+            )
         self._check_score(note.id, "due", k.due, due, tomb.purge_at)
         self._check_score(note.id, "audit", k.audit, audit, note.state_at)
         self._check_anchored(note.id, anchored, False)
@@ -257,13 +210,13 @@ class Checks:
             return
         mend: Command = ("ZREM", key, note_id) if wanted is None else ("ZADD", key, wanted, note_id)
         told = [("not there" if score is None else str(int(score))) for score in (found, wanted)]
-        self._differs(note_id, field, f"filed: {told[0]}; it should be: {told[1]}", mend)
+        self.found.differs(note_id, field, f"filed: {told[0]}; it should be: {told[1]}", mend)
 
     def _check_anchored(self, note_id: str, found: int, wanted: bool) -> None:
         if found == wanted:
             return
         problem = "its files are not watched" if wanted else "it is watched, and no live note with a file's hash"
-        self._differs(note_id, "anchored", problem, ("SADD" if wanted else "SREM", self.keys.anchored, note_id))
+        self.found.differs(note_id, "anchored", problem, ("SADD" if wanted else "SREM", self.keys.anchored, note_id))
 
     def _erase(self, note_id: str, key: str = "") -> tuple[Command, Command]:
         return ("HDEL", key or self.keys.vault, note_id), ("HINCRBY", self.keys.totals, UNSCRUBBED, 1)
@@ -283,7 +236,7 @@ class Checks:
             self._cells[name] = note_id
             if stamp_of(raw) != note_id:
                 mend: Command = ("HSET", self.keys.cells, name, f"{note_id}|{OP}||")
-                self._differs(note_id, "cells", f"it does not hold its {name.partition(':')[0]} cell", mend)
+                self.found.differs(note_id, "cells", f"it does not hold its {name.partition(':')[0]} cell", mend)
         return moved
 
     # -- what belongs to no note ---------------------------------------------------------------------------------
@@ -298,7 +251,7 @@ class Checks:
                 for id_, row in zip(chunk, rows, strict=True):
                     if row is not None and not self._known(id_):
                         mends = self._erase(id_) if field == "vault" else (("HDEL", key, id_),)
-                        self._differs(id_, field, "the log does not know this note", *mends)
+                        self.found.differs(id_, field, "the log does not know this note", *mends)
         for field, key, ask, remove in (
             ("due", k.due, "ZMSCORE", "ZREM"),
             ("audit", k.audit, "ZMSCORE", "ZREM"),
@@ -310,7 +263,7 @@ class Checks:
                 for id_, row in zip(chunk, rows, strict=True):
                     # 0 is the score of a member, or no member of a plain set.
                     if (row if key == k.anchored else row is not None) and not self._known(id_):
-                        self._differs(id_, field, "the log does not know this note", (remove, key, id_))
+                        self.found.differs(id_, field, "the log does not know this note", (remove, key, id_))
 
     async def _check_vectors(self) -> None:
         """Vectors are made of words, so none may outlive them. One that is not there is made anew by who needs it."""
@@ -323,7 +276,9 @@ class Checks:
             for id_, vector, words in zip(chunk, held[::2], held[1::2], strict=True):
                 gone = id_ not in self.fold.unknown and self._forgotten_or_unknown(id_)
                 if vector and (gone or not words):
-                    self._differs(id_, "vectors", "the words it was made of are gone", *self._erase(id_, k.vectors))
+                    self.found.differs(
+                        id_, "vectors", "the words it was made of are gone", *self._erase(id_, k.vectors)
+                    )
 
     def _forgotten_or_unknown(self, note_id: str) -> bool:
         folded = self.fold.notes.get(note_id)
@@ -383,7 +338,7 @@ class Checks:
                 folded is None or name not in derived(folded.note, read_words(text)[0], self.policy, self.keyring).cells
             ):
                 what = f"it holds a {name.partition(':')[0]} cell that is not its own"
-                self._differs(holder or name, "cells", what, ("HDEL", k.cells, name))
+                self.found.differs(holder or name, "cells", what, ("HDEL", k.cells, name))
 
     async def _check_owners(self) -> None:
         k = self.keys
@@ -397,9 +352,9 @@ class Checks:
             wanted = self.fold.members.get(owner, set())
             members = {raw.decode(errors="replace") for raw in found} - self.fold.unknown
             for id_ in sorted(members - wanted):
-                self._differs(id_, "members", f"{owner} does not own it", ("SREM", k.members(owner), id_))
+                self.found.differs(id_, "members", f"{owner} does not own it", ("SREM", k.members(owner), id_))
             for id_ in sorted(wanted - members):
-                self._differs(
+                self.found.differs(
                     id_, "members", f"it is missing among the notes of {owner}", ("SADD", k.members(owner), id_)
                 )
             if wanted and (cell is None or readable_owner(cell) is None):
@@ -418,7 +373,9 @@ class Checks:
                 continue
             lives = [one.note.incarnation or 1 for one in self.fold.notes.values() if one.note.owner == owner]
             made = Owner(incarnation=max(lives, default=1), open=False)
-            self._differs(owner, "cells", "the owner's cell cannot be read", ("HSET", k.cells, field, _cell_of(made)))
+            self.found.differs(
+                owner, "cells", "the owner's cell cannot be read", ("HSET", k.cells, field, _cell_of(made))
+            )
 
     async def _check_incarnation(self, owner: str, ids: Iterable[str]) -> None:
         notes = [self.fold.notes[id_].note for id_ in ids]
@@ -429,7 +386,7 @@ class Checks:
             seconds, micros = await self.redis.time()
         now = seconds * 1000 + micros // 1000
         made = Owner(incarnation=max(lives), open=True, opened_at=max(note.created_at for note in notes))
-        self._differs(
+        self.found.differs(
             owner,
             "cells",
             "the owner of notes has no cell that can be read",
@@ -453,11 +410,11 @@ class Checks:
             for name, value in wanted.items():
                 if values[name] != value:
                     problem = f"it is {values[name]}, not {value}"
-                    self._differs(name, "totals", problem, ("HSET", self.keys.totals, name, value))
+                    self.found.differs(name, "totals", problem, ("HSET", self.keys.totals, name, value))
         count = values[UNSCRUBBED]
         if count is None or count < 0:
             mend: Command = ("HSET", self.keys.totals, UNSCRUBBED, self.fold.unscrubbed)
-            self._differs(UNSCRUBBED, "totals", "it is not a count", mend)
+            self.found.differs(UNSCRUBBED, "totals", "it is not a count", mend)
 
     async def _check_policy(self) -> None:
         k = self.keys
@@ -465,14 +422,14 @@ class Checks:
         stamp = stamp_of(cell)
         if stamp is None or not stamp.isdecimal() or int(stamp) < self.fold.policy_version:
             mend: Command = ("HSET", k.cells, POLICY_CELL, f"{self.fold.policy_version}|{OP}||")
-            self._differs(POLICY_CELL, "cells", "the version of the policy is missing or behind", mend)
+            self.found.differs(POLICY_CELL, "cells", "the version of the policy is missing or behind", mend)
         stored = {name.decode(errors="replace"): raw for name, raw in found.items()}
         for name, value in self.fold.policy.items():
             if name not in stored or setting_of(name, stored[name]) != canonical(name, value):
                 mend = ("HSET", k.policy, name, msgspec.json.encode(value))
-                self._differs(name, "policy", "the setting is not as it was last changed", mend)
+                self.found.differs(name, "policy", "the setting is not as it was last changed", mend)
         for name in stored.keys() - self.fold.policy.keys():
-            self._differs(name, "policy", "the log does not tell of this setting", ("HDEL", k.policy, name))
+            self.found.differs(name, "policy", "the log does not tell of this setting", ("HDEL", k.policy, name))
 
 
 def _chunks(ids: Sequence[str]) -> Iterable[list[str]]:

@@ -24,8 +24,9 @@ from redis.exceptions import WatchError
 from amnesiad.core.errors import Refused
 from amnesiad.core.policy import Policy
 from amnesiad.errors import Conflict
-from amnesiad.store.checks import Checks, Report, judged_by
+from amnesiad.store.checks import Checks, judged_by
 from amnesiad.store.faults import store_errors
+from amnesiad.store.findings import Report
 from amnesiad.store.keyring import Keyring
 from amnesiad.store.keys import Keys
 
@@ -81,17 +82,17 @@ async def rebuild(redis: Redis, keys: Keys, keyring: Keyring, base_policy: Polic
                     rule="log-lost",
                     hint="restore the store's data directory from a copy",
                 )
-            if not checks.disturbed and not checks.mends:
+            if not checks.disturbed and not checks.found.mends:
                 return Rebuilt(first, mended)
             cast(Any, pipe).multi()
-            for mend in checks.mends:
+            for mend in checks.found.mends:
                 pipe.execute_command(*mend)
             try:
                 with store_errors():
                     await _execute(pipe)
             except Conflict:
                 continue
-            mended += len(checks.mends)
+            mended += len(checks.found.mends)
             if not checks.damaged_types:
                 return Rebuilt(first, mended)
     raise Conflict(
