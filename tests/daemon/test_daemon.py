@@ -161,6 +161,28 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             command.process.wait()
 
 
+def test_a_terminal_that_closes_ends_it_in_good_order(site: Site) -> None:
+    """Whoever closes the window has stopped it: the socket is gone, and so are store and worker."""
+    up = site.start("up").ready()
+    until(site.has_worker)
+    pids = [site.store_pid(), *site.worker_pids()]
+    assert up.signal(signal.SIGHUP) == 0
+    assert not [pid for pid in pids if alive(pid)]
+    assert site.sockets() == []
+
+
+def test_what_nohup_started_outlives_its_terminal(site: Site) -> None:
+    """A hang-up that is ignored from the start goes on being ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which those that we start inherit
+    try:
+        up = site.start("up").ready()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    up.process.send_signal(signal.SIGHUP)
+    assert site.call("remember", content="still there")["created"] is True
+    assert up.signal(signal.SIGTERM) == 0
+
+
 def test_up_serves_forgets_on_time_and_leaves_nothing_behind(site: Site) -> None:
     """One command: a note is written, expires and is erased by itself, and SIGTERM leaves no process and no socket."""
     up = site.start("up").ready()

@@ -184,7 +184,8 @@ async def _keep_small(service: Service) -> None:
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run ``work`` until SIGTERM or SIGINT comes, or it ends by itself; then it is cancelled and waited for.
+    """Run ``work`` until SIGTERM or SIGINT comes, its terminal closes, or it ends by itself; then it is cancelled and waited
+    for. What ``nohup`` started outlives its terminal.
 
     More signals change nothing: every step of a shutdown has its own limit of time. Raises what ``work`` raised.
     """
@@ -197,8 +198,9 @@ async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
             stopped = True
             task.cancel()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, stop)
     try:
         await task
     except asyncio.CancelledError:
