@@ -28,6 +28,7 @@ from tests.daemon.desk import (
 from tests.daemon.lines import ELSEWHERE, busy_life, everything, exported, parsed, taken_in
 
 from amnesiad import wire
+from amnesiad.errors import NotFound
 from amnesiad.service import Service, transfer
 from amnesiad.service import lines as shapes
 from amnesiad.store.keyring import Keyring
@@ -106,6 +107,19 @@ class TestExport:
         assert whole[ids[4]] == ["created", "revoked"]
         assert whole[ids[5]] == ["created", "forgotten"]
         assert not (await taken_in(service, lines)).problems
+
+    @pytest.mark.parametrize("lines", [1, 4])
+    async def test_one_of_a_workspace_that_is_dropped_meanwhile_has_no_end(
+        self, service: Service, second: Service, clock: ManualClock, lines: int
+    ) -> None:
+        """C16: what has come by then is not closed as if it were the whole, wherever the drop cuts in."""
+        await busy_life(service, clock)
+        export = service.export(wire.decode("export", msgspec.json.encode({"workspace": WORKSPACE, "caller": HUMAN})))
+        found = [await anext(export) for _ in range(lines)]
+        await call(second, "workspaces", drop=WORKSPACE, confirm=True, caller=HUMAN)
+        with pytest.raises(NotFound):
+            found += [line async for line in export]
+        assert "end" not in {line["line"] for line in parsed(found)}
 
     async def test_a_long_history_is_continued(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
         """A note whose history does not fit one line takes several, and arrives as one."""

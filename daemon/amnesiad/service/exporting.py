@@ -14,6 +14,7 @@ from typing import Any, Final
 from amnesiad import wire
 from amnesiad.core import clocks
 from amnesiad.core.callers import Caller, visible
+from amnesiad.core.errors import NotFound
 from amnesiad.core.events import AnyNoteEvent, PolicyChanged, Scrubbed
 from amnesiad.core.notes import Note
 from amnesiad.service import lines as shapes
@@ -35,7 +36,7 @@ class Exporting(Maintaining):
         """Lines with everything that the caller may see, in the order of the log, up to its end as it stands now.
 
         ``after`` goes on behind a ``seq`` of an earlier export: every note that changed since comes, whole. Raises
-        ``NotFound`` for an unknown workspace.
+        ``NotFound`` for an unknown workspace, and for one that is dropped on the way.
         """
         workspace = await self._known(request)
         caller, keys = request.caller.to_core(), workspace.keys
@@ -70,6 +71,9 @@ class Exporting(Maintaining):
                 else:
                     yield shapes.encode_line(line)
             position = page[-1].seq
+        if not at_or_past(await workspace.log.last_id(), through):
+            # Nothing else shortens a log. Without a closing line nobody takes what has come for the whole.
+            raise NotFound("the workspace was dropped while it was exported", field="workspace")
         yield shapes.encode_line(EndLine(through=through, notes=count))
 
     async def _page(
