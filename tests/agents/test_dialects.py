@@ -286,6 +286,8 @@ class TestTools:
         ("agent", "tool", "given", "command"),
         [
             ("claude-code", "Bash", {"command": "make up"}, "make up"),
+            ("claude-code", "Monitor", {"command": "make up", "timeout_ms": 1000}, "make up"),
+            ("claude-code", "Monitor", {"ws": {"url": "wss://example.org"}}, None),
             ("codex", "shell", {"command": ["bash", "-lc", "make up"]}, "bash -lc make up"),
             ("codex", "exec_command", {"cmd": "make up"}, "make up"),
             ("vscode", "run_in_terminal", {"command": "make up"}, "make up"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from amnesiad.agents import DIALECTS
+from amnesiad.agents.tools import EDITING, RUNNING
 from amnesiad.errors import Invalid
 from amnesiad.install import changes, commands, settings
 from amnesiad.install.settings import Places, Wanted
@@ -117,6 +118,12 @@ class TestEveryAgent:
         """No agent is told to call for what nobody understands."""
         assert scope in agent.files
         assert {hook.event for hook in agent.hooks} <= set(DIALECTS[agent.name].hooks)
+
+    def test_every_tool_that_is_waited_for_says_something(self, agent: Agent, scope: Scope) -> None:
+        """No agent starts a process before or after a tool of which nobody knows what it touches."""
+        assert scope in agent.files
+        patterns = [name for hook in agent.hooks for name in (hook.matcher or "").split("|")]
+        assert {name for name in patterns if name and "*" not in name} <= EDITING | RUNNING
 
     def test_a_second_run_changes_nothing(self, agent: Agent, scope: Scope, places: Places) -> None:
         """It can stand in a script that sets up a machine."""

@@ -26,7 +26,7 @@ EDITING: Final = frozenset(
 
 RUNNING: Final = frozenset(
     {
-        "Bash", "PowerShell",  # Claude Code
+        "Bash", "Monitor", "PowerShell",  # Claude Code
         "exec_command", "local_shell", "shell",  # Codex
         "run_shell_command",  # Gemini CLI
         "runCommands", "runInTerminal", "run_in_terminal",  # VS Code

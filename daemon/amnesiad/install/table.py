@@ -76,7 +76,7 @@ CLAUDE_CODE: Final = Agent(
     hooks=(
         Hook("SessionStart", writes_env=True),
         Hook("UserPromptSubmit"),
-        Hook("PreToolUse", f"{_EDITS}|Bash|{_OURS}"),
+        Hook("PreToolUse", f"{_EDITS}|Bash|Monitor|PowerShell|{_OURS}"),
         Hook("PostToolUse", _EDITS),
         Hook("FileChanged"),
         Hook("CwdChanged"),
