@@ -94,6 +94,18 @@ class TestPrompt:
         assert "it warms itself" in await told(service, "UserPromptSubmit", prompt="mend the deploy")
         assert await told(service, "UserPromptSubmit", prompt="mend the deploy now") == ""
 
+    async def test_a_note_that_stands_again_is_told_again(self, service: Service, clock: ManualClock) -> None:
+        """It was told as taken back since, so that it holds after all is news; and that once."""
+        note = await remember(service, "the deploy needs a warm cache", kind="gotcha")
+        assert "warm cache" in await told(service, "SessionStart")
+        for verb in ("revoke", "reinstate"):
+            clock.advance(1000)
+            await call(service, verb, id=note, reason="it warms itself", caller=HUMAN)
+            text = await told(service, "UserPromptSubmit", prompt=f"mend the deploy, {verb}")
+            assert f"[{note}]" in text
+            assert ("gotcha" in text) == (verb == "reinstate")
+        assert await told(service, "UserPromptSubmit", prompt="mend the deploy now") == ""
+
     async def test_a_warning_is_given_once(self, service: Service) -> None:
         """A revoked note that this context never saw as a fact comes as a warning, not at each prompt."""
         await remember(service, "never push on friday", kind="directive")

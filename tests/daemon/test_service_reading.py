@@ -305,6 +305,18 @@ async def test_recall_by_path_warns_of_what_was_revoked_there(service: Service) 
     assert len(await warned(paths=["src/a.py"])) == len(await warned(query="belief")) == 1
 
 
+async def test_what_a_step_asks_for_comes_before_the_files_it_touches(service: Service) -> None:
+    """C45: of notes that a step matches those of its query come first, then those of its paths, then its triggers'."""
+    wanted = [
+        await remember(service, "the harbor is shallow", kind="finding"),
+        await remember(service, "mind the lock", kind="finding", anchors=["src/app.py"]),
+        await remember(service, "run the formatter", kind="finding", triggers=[{"event": "pre-edit"}]),
+    ]
+    await remember(service, "the strongest of all", kind="finding", provenance="user-stated", caller=HUMAN)
+    answer = await call(service, "inject", query="harbor", paths=["src/app.py"], event="pre-edit")
+    assert list(answer.ids[:3]) == wanted
+
+
 @pytest.mark.parametrize("asked", [{"query": "port"}, {"paths": ["src/app.py"]}])
 async def test_only_what_was_revoked_warns(service: Service, clock: ManualClock, asked: dict[str, Any]) -> None:
     """C29: of all that has ended only the revoked note comes as a deterrent, whatever states the filter asks for."""
