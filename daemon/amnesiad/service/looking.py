@@ -245,7 +245,8 @@ def _candidates(
         )
 
     def classes(class_: Class) -> bool:
-        return class_[3] in states
+        _, _, _, state = class_
+        return state in states
 
     # What has ended does not live again by itself.
     indexes = (workspace.live,) if states <= LIVE else (workspace.live, workspace.ended)

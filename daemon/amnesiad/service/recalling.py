@@ -174,8 +174,9 @@ class Recalling(Showing):
         now: int,
         most: int,
     ) -> list[Note]:
-        """Revoked notes that match the query and the filters (states aside), best first; of no query, by the paths."""
-        if not len(workspace.ended) or not (query or wanted.paths):
+        """Revoked notes that match the query and the filters (states aside), the most relevant first; without a query
+        those closest to the paths, of these the latest revoked."""
+        if not workspace.revoked or not (query or wanted.paths):
             return []
         narrowed = msgspec.structs.replace(wanted, states=frozenset())
         about = _revoked_about(workspace, wanted.paths) if wanted.paths else workspace.revoked.keys()
@@ -190,8 +191,10 @@ class Recalling(Showing):
         )
         if query:
             return list(islice(found, most))
-        by_path = [(ranking.path_grade(workspace.words[note.id], wanted.paths), note.state_at, note) for note in found]
-        return [note for _, _, note in sorted(by_path, key=itemgetter(0, 1), reverse=True)[:most]]
+        by_path = [
+            (ranking.path_grade(workspace.words[note.id], wanted.paths), note.state_at, note.id, note) for note in found
+        ]
+        return [note for *_, note in sorted(by_path, key=itemgetter(0, 1, 2), reverse=True)[:most]]
 
 
 def _revoked_about(workspace: Workspace, paths: Sequence[str]) -> Set[str]:
@@ -207,7 +210,8 @@ def _revoked_about(workspace: Workspace, paths: Sequence[str]) -> Set[str]:
 
 
 def _revoked(class_: Class) -> bool:
-    return class_[3] == "revoked"
+    _, _, _, state = class_
+    return state == "revoked"
 
 
 def _nothing_recalled(request: wire.RecallRequest) -> wire.RecallAnswer:
