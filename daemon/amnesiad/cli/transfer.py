@@ -263,7 +263,7 @@ def _import_markdown(call: Call, path: Path, kind: str, *, yes: bool, dry_run: b
         if dry_run and call.as_json:
             print_json({"notes": notes, **would})
         elif not call.as_json:
-            table(("LINE", "KIND", "TAGS", "NOTE"), _preview(notes, places))
+            table(("LINE", "KIND", "NOTE"), _preview(notes, places))
             _show_imported(would, dry_run=True)
             say_notices(would)
         if dry_run:
@@ -294,7 +294,7 @@ def _as_note(name: str, statement: Statement, kind: str) -> dict[str, Any]:
 
 def _preview(notes: Iterable[dict[str, Any]], places: Iterable[int]) -> Iterator[list[object]]:
     for note, line in zip(notes, places, strict=True):
-        yield [line, note["kind"], " ".join(f"#{tag}" for tag in note.get("tags", ())), note["content"]]
+        yield [line, note["kind"], " ".join([note["content"], *(f"#{tag}" for tag in note.get("tags", ()))])]
 
 
 def _ask_for(call: Call, notes: Sequence[dict[str, Any]], places: Sequence[int], *, dry_run: bool) -> Answer:
