@@ -278,6 +278,16 @@ async def test_what_has_ended_hands_no_slot_on(service: Service) -> None:
     assert sorted(await listed(service)) == sorted([now, answer.by])
 
 
+async def test_nobody_is_warned_of_what_they_replace(service: Service) -> None:
+    """C29: whoever supersedes an expired note by one that says nearly the same knows of it; of others they are told."""
+    old, other = [await remember(service, f"deploy by hand on {day}", kind="task") for day in ("monday", "friday")]
+    for note_id in (old, other):
+        await call(service, "done", id=note_id)
+    answer = await call(service, "supersede", id=old, content="deploy by hand on monday night")
+    assert [warned.id for warned in answer.warnings] == [other]
+    assert await state_of(service, old) == "superseded"
+
+
 @pytest.mark.parametrize("more", [{}, {"key": "deploy"}])
 async def test_a_note_is_not_superseded_by_its_own_text(service: Service, more: dict[str, str]) -> None:
     """V03: what says exactly the same is refused as that, by the field that was given, and makes no second note."""
