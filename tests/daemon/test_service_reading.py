@@ -465,6 +465,19 @@ async def test_the_ledger_tells_what_was_shown_without_a_word_of_it(service: Ser
         assert word not in repr(access)
 
 
+async def test_the_ledger_rebuilds_a_recall_of_what_no_pass_had_recorded(service: Service, clock: ManualClock) -> None:
+    """A note that time had made stale is shown as it was, though a policy of later let its log go on otherwise."""
+    note_id = await remember(service, "the quokka sleeps", ttl_ms=30 * DAY)
+    clock.advance(13 * DAY)
+    shown = await call(service, "recall", query="quokka", format="text", peek=True)
+    assert "fading" in shown.text
+    await call(service, "policy", set={"stale_strength": 0.1}, caller=HUMAN)
+    await call(service, "pin", id=note_id)
+    (row,) = (await call(service, "ledger", caller=HUMAN)).rows
+    (rebuilt,) = (await call(service, "ledger", caller=HUMAN, entry=row.id)).rows
+    assert rebuilt.text == shown.text
+
+
 async def test_injection_can_be_switched_off(service: Service) -> None:
     """C44: with ``injection_enabled`` off nothing enters a context by itself, and recall still answers."""
     await remember(service, "a fact", triggers=[{"event": "pre-run"}])

@@ -89,8 +89,8 @@ class Recalling(Showing):
             actor=caller.actor,
             session=caller.session,
             owner=next(iter(caller.owners), None),
-            ids=tuple((note.id, note.version, 0) for note in used),
-            deterrents=tuple((note.id, note.version) for note in warned),
+            ids=tuple((note.id, self._version(workspace, note), 0) for note in used),
+            deterrents=tuple((note.id, self._version(workspace, note)) for note in warned),
             seen=workspace.position,
         )
         answer = wire.RecallAnswer(notes=notes, deterrents=deterrents, text=text, seq=workspace.position)
