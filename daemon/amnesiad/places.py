@@ -42,13 +42,18 @@ def default_socket(environ: Mapping[str, str], state_dir: Callable[[], Path]) ->
     return runtime / "amnesia" / "amnesia.sock" if ours else state_dir() / "run" / "amnesia.sock"
 
 
+def named_socket(given: str) -> str:
+    """A socket's path as somebody wrote it, read as the settings read it; what cannot be expanded is kept, to be told of."""
+    return str(_path(given) or given)
+
+
 def configured_socket(environ: Mapping[str, str]) -> str:
     """Where the daemon listens as far as environment and configuration file tell, read without judging them.
 
     What the settings would refuse counts as not said: whoever starts the daemon is told, and a hook has nobody to tell.
     """
     if given := environ.get("AMNESIA_SOCKET", "").strip():
-        return os.path.expanduser(given)  # noqa: PTH111
+        return named_socket(given)
     file = _read(config_file(environ))
     if (named := _path(file.get("socket"))) is not None:
         return str(named)

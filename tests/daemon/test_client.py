@@ -231,6 +231,27 @@ def test_the_socket_is_where_the_settings_put_it(place: Path, monkeypatch: pytes
     assert identity.daemon_socket({**environ, "AMNESIA_SOCKET": "/run/x.sock"}) == "/run/x.sock"
 
 
+@pytest.mark.parametrize("written", ["~/a.sock", "$PLACE/a.sock", "a.sock", "/no/where/a.sock", "~nobody-here/a.sock"])
+def test_a_socket_is_read_alike_wherever_it_is_written(
+    place: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    """Given to a client, or to all by the environment: home, variables and relative paths mean what the daemon takes them
+    for. What leads nowhere is kept as it is, so that the error shows it."""
+    from amnesiad.settings import load_settings
+
+    monkeypatch.setenv("HOME", str(place))
+    monkeypatch.setenv("PLACE", str(place))
+    monkeypatch.chdir(place)
+    environ = {"AMNESIA_SOCKET": written, "XDG_STATE_HOME": str(place)}
+    found = written if written.startswith("~nobody") else str(load_settings(environ=environ).socket)
+    assert found in (f"{place}/a.sock", written)
+    assert identity.daemon_socket(environ) == found
+    who = identity.Identity(
+        written, workspace="w", session=None, agent=None, team=None, agent_kind=None, role=None, on_behalf=None
+    )
+    assert who.socket == found
+
+
 def test_the_package_offers_its_clients_and_nothing_unknown() -> None:
     """from amnesiad import Client, AsyncClient; a misspelling is an AttributeError."""
     assert amnesiad.Client is Client

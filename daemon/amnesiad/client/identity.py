@@ -87,7 +87,7 @@ class Identity:
         role: str | None = None,
         on_behalf: str | None = None,
     ) -> None:
-        self.socket = str(socket) if socket is not None else daemon_socket(os.environ)
+        self.socket = places.named_socket(str(socket)) if socket is not None else daemon_socket(os.environ)
         self.workspace = workspace or os.environ.get("AMNESIA_WORKSPACE") or None
         given = {
             "session": session or os.environ.get("AMNESIA_SESSION"),
@@ -174,7 +174,7 @@ def daemon_socket(environ: Mapping[str, str]) -> str:
     Raises ``ConfigError`` where there is a configuration file and it is wrong.
     """
     if given := environ.get("AMNESIA_SOCKET", "").strip():
-        return os.path.expanduser(given)  # noqa: PTH111 - of a user that there is not, unlike pathlib, it keeps the name
+        return places.named_socket(given)
     if environ.get("AMNESIA_STATE_DIR", "").strip() or places.config_file(environ) is not None:
         from amnesiad.settings import load_settings  # slow, and needed only here
 
