@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.daemon.desk import ManualClock, call, recalled, remember
+from tests.daemon.desk import ManualClock, call, projection, recalled, remember
 
 from amnesiad.service import Service, residence
+from amnesiad.store.workspaces import POLICY_CELL
 
 HOUR = 3_600_000
 
@@ -60,3 +61,25 @@ async def test_a_start_loads_the_workspaces_used_last(
     await residence.preload(second, lambda done, total: told.append((done, total)))
     assert held(second) == ["a", "d"]
     assert told == [(0, 2), (1, 2), (2, 2)]
+
+
+@pytest.mark.parametrize("damage", ["no policy", "a log that is none", "heads that are none"])
+async def test_a_workspace_that_cannot_be_loaded_does_not_stop_the_start(
+    service: Service, second: Service, damage: str
+) -> None:
+    """V09: the daemon comes up beside it with all others loaded; it takes one that runs to look at it and to mend it."""
+    await remember(service, "the note of a", workspace="a", kind="finding")
+    await remember(service, "the note of b", workspace="b", kind="finding")
+    keys = (await projection(service, "a")).keys
+    if damage == "no policy":
+        await service.redis.hdel(keys.cells, POLICY_CELL)
+    else:
+        key = keys.log if damage == "a log that is none" else keys.heads
+        await service.redis.delete(key)
+        await service.redis.set(key, "damage")
+    told: list[Any] = []
+    await residence.preload(second, lambda done, total: told.append((done, total)))
+    assert "b" in held(second)
+    assert told[-1] == (2, 2)
+    assert (await call(second, "verify", workspace="a")).problems
+    assert {row.name for row in (await call(second, "workspaces")).rows} == {"a", "b"}

@@ -14,7 +14,6 @@ from amnesiad.core.errors import NotFound
 from amnesiad.service.hearing import Hearing
 from amnesiad.store import verify, workspaces
 from amnesiad.store.keys import Keys
-from amnesiad.store.log import Log
 from amnesiad.workspace import Workspace
 
 MAX_PROBLEMS: Final = 50
@@ -63,7 +62,7 @@ class Maintaining(Hearing):
         keys = await self._keys(request)
         report = await verify.verify(self.redis, keys, self.keyring, self.settings.policy)
         problems = tuple(str(one) for one in report.differences[:MAX_PROBLEMS])
-        return wire.VerifyAnswer(figures=report.figures, problems=problems, seq=await Log(self.redis, keys).last_id())
+        return wire.VerifyAnswer(figures=report.figures, problems=problems, seq=report.seq)
 
     async def rebuild(self, request: wire.RebuildRequest) -> wire.RebuildAnswer:
         """Make heads, cells, members, due times and totals anew from log and vault; not for those below the main agent."""
@@ -71,7 +70,7 @@ class Maintaining(Hearing):
         keys = await self._keys(request)
         rebuilt = await verify.rebuild(self.redis, keys, self.keyring, self.settings.policy)
         self.close(request.workspace)
-        return wire.RebuildAnswer(figures=rebuilt.figures, seq=await Log(self.redis, keys).last_id())
+        return wire.RebuildAnswer(figures=rebuilt.figures, seq=rebuilt.found.seq)
 
     async def _keys(self, request: wire.Request) -> Keys:
         """The workspace's keys, without a projection: what these two mend may be what a projection cannot load."""

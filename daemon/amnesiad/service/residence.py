@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+import structlog
+
+from amnesiad.errors import AmnesiaError, StoreUnavailable
 from amnesiad.service.base import Base
 from amnesiad.store import workspaces
 
@@ -20,13 +23,15 @@ PRELOADED: Final = 16
 """Workspaces loaded at the start, if their notes do not exceed ``PRELOADED_NOTES``: what an agent returns to."""
 PRELOADED_NOTES: Final = 200_000
 
+logger = structlog.get_logger()
 Report = Callable[[int, int], None]
 
 
 async def preload(service: Base, report: Report) -> None:
     """Load the workspaces used last, the latest first. ``report(done, total)`` is told before and after each.
 
-    Raises ``StoreUnavailable``; what was loaded by then stays.
+    One that cannot be loaded is logged and left to ``verify`` and ``rebuild``, which need a daemon that runs. Raises
+    ``StoreUnavailable``; what was loaded by then stays.
     """
     names = await workspaces.used_last(service.redis, PRELOADED)
     sizes = await workspaces.sizes(service.redis, list(names.values()))
@@ -38,7 +43,12 @@ async def preload(service: Base, report: Report) -> None:
             chosen.append(name)
     report(0, len(chosen))
     for done, name in enumerate(chosen, 1):
-        await service.open(name, create=False)
+        try:
+            await service.open(name, create=False)
+        except StoreUnavailable:
+            raise
+        except AmnesiaError as error:
+            logger.error("a workspace cannot be loaded", ws=names[name], error=type(error).__name__, code=error.code)
         report(done, len(chosen))
 
 

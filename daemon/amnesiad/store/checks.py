@@ -80,7 +80,14 @@ class Checks:
         """Everything found so far."""
         forgotten = sum(1 for folded in self.fold.notes.values() if folded.note.state == "forgotten")
         notes = len(self.fold.notes) - forgotten
-        return Report(self.fold.entries, notes, forgotten, dict(self.found.counts), tuple(self.found.differences))
+        return Report(
+            self.fold.position,
+            self.fold.entries,
+            notes,
+            forgotten,
+            dict(self.found.counts),
+            tuple(self.found.differences),
+        )
 
     async def run(self) -> None:
         """All checks, in an order in which each may rely on those before."""

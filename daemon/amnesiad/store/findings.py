@@ -25,6 +25,8 @@ class Difference(NamedTuple):
 class Report(NamedTuple):
     """What ``verify`` found. ``counts`` is exact by structure, ``differences`` lists the first of them."""
 
+    seq: str
+    """Up to where the log was read."""
     entries: int
     notes: int
     forgotten: int

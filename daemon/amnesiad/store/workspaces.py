@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from redis.asyncio import Redis
 
@@ -203,19 +203,23 @@ async def used_last(redis: Redis, most: int) -> dict[str, str]:
         for ws in known.values():
             for stream in (Keys(ws).log, Keys(ws).access):
                 pipe.xrevrange(stream, count=1)
-        latest = cast(list[list[tuple[bytes, object]]], await pipe.execute())
-    times = [int(entries[0][0].partition(b"-")[0]) if entries else 0 for entries in latest]
+        latest: list[Any] = await pipe.execute(raise_on_error=False)
+    # One whose key is none of its type was used who knows when, and must not hide the others.
+    times = [
+        int(entries[0][0].partition(b"-")[0]) if entries and isinstance(entries, list) else 0 for entries in latest
+    ]
     latest_use = map(max, times[::2], times[1::2])
     ranked = sorted(zip(latest_use, known.items(), strict=True), reverse=True)
     return dict(item for _, item in ranked[:most])
 
 
 async def sizes(redis: Redis, ids: Sequence[str]) -> list[int]:
-    """How many notes that are not forgotten each workspace holds."""
+    """How many notes that are not forgotten each workspace holds; 0 for one that is damaged beyond counting."""
     if not ids:
         return []
     with store_errors():
         pipe = redis.pipeline(transaction=False)
         for ws in ids:
             pipe.hlen(Keys(ws).heads)
-        return cast(list[int], await pipe.execute())
+        counts: list[object] = await pipe.execute(raise_on_error=False)
+    return [count if isinstance(count, int) else 0 for count in counts]
