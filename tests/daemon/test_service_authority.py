@@ -150,6 +150,13 @@ class TestPolicy:
         await call(service, "policy", set=REACHING | {"forgotten_strength": 0.2, "stale_strength": 0.9})
         assert (await call(service, "policy")).values["record_ttl"].origin == "workspace"
 
+    async def test_nothing_is_both_set_and_reset(self, service: Service) -> None:
+        """V26: nobody can tell which of the two is meant, so neither is done."""
+        await call(service, "policy", set={"tie_width": 0.5})
+        wanted: dict[str, Any] = {"set": {"tie_width": 0.2, "default_ttl": "1d"}, "reset": ["tie_width"]}
+        error = await refused_unchanged(service, "policy", **wanted)
+        assert (error.code, error.field) == ("invalid", "tie_width")
+
     @pytest.mark.parametrize("change", [{"restorable": False}, {"audit_retention": "1s"}])
     async def test_a_human_s_kept_copy_is_not_purged_by_policy(self, service: Service, change: dict[str, Any]) -> None:
         """V07: a forgotten note of a human's is still a human's while its copy or hash is kept."""

@@ -251,8 +251,9 @@ async def test_an_injected_line_is_no_news(service: Service, second: Service, cl
     assert not (await call(service, "remember", content=recalled_text)).created
     await service.quiesce()
     assert [kind for kind in await log_types(service) if kind != "renewed"] == before
-    news = f"{text}\nand the user confirmed it"
-    assert (await call(service, "remember", content=news)).created
+    for news in (f"{text}\nand the user confirmed it", text.replace("reason: moved", "reason: moved to 9090")):
+        assert news != text
+        assert (await call(service, "remember", content=news)).created
 
 
 async def test_a_line_of_a_note_the_caller_may_not_see_is_news_to_it(service: Service) -> None:
