@@ -45,11 +45,17 @@ def shows_nothing(text: str) -> bool:
     return all(char.isspace() or dropped(ord(char)) or ord(char) in SELECTORS for char in text)
 
 
+REMEMBERED: Final = 0x10000
+"""Characters below this are decided about once: a text of all the others must not fill the memory with answers."""
+
+
 class _Seen(dict[int, int | None]):
     """A table for ``str.translate`` that drops what shows nothing, and decides about a character when it first meets it."""
 
     def __missing__(self, code: int) -> int | None:
-        self[code] = kept = None if dropped(code) or code in SELECTORS else code
+        kept = None if dropped(code) or code in SELECTORS else code
+        if code < REMEMBERED:
+            self[code] = kept
         return kept
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from amnesiad.core import clocks
 from amnesiad.core.errors import AmnesiaError
-from amnesiad.core.invisible import SELECTORS, dropped
+from amnesiad.core.invisible import REMEMBERED, SELECTORS, dropped
 from amnesiad.core.kinds import DAY_MS
 from amnesiad.core.notes import Note, Words
 from amnesiad.core.policy import Policy
@@ -66,7 +66,8 @@ class _Neutral(dict[int, "int | str | None"]):
             shown = 0xFFFD
         elif dropped(code):
             shown = None
-        self[code] = shown
+        if code < REMEMBERED:
+            self[code] = shown
         return shown
 
 
