@@ -5,18 +5,16 @@ The file is the one that ``--config`` or ``AMNESIA_CONFIG`` names, else ``amnesi
 configuration directory if it exists. Anything unknown or out of range raises ``ConfigError``, and nothing starts.
 
 What a value may be is never stated here twice: settings that can also be changed live are the fields of
-``core.policy.Policy`` with their rules, and the rest carry rules of the same classes below. A workspace's live
-overrides are stored with the workspace; only their validation (``parse_setting``, ``apply_overrides``) is shared.
+``core.policy.Policy`` with their rules, and the rest carry rules of the same kind (``addresses`` has those of paths). A
+workspace's live overrides are stored with the workspace and validated by ``core.policy``.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -27,12 +25,12 @@ import msgspec
 from pydantic import Field, PrivateAttr, ValidationInfo, create_model, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from amnesiad.addresses import AbsolutePath, LoopbackAddress, RedisUrl, SocketPath, is_loopback
 from amnesiad.core.kinds import DAY_MS, load_kinds
-from amnesiad.core.policy import LIVE_RULES, LIVE_SETTINGS, Policy, apply_overrides, parse_setting, validate
+from amnesiad.core.policy import LIVE_RULES, LIVE_SETTINGS, Policy, validate
 from amnesiad.core.rules import Choice, Duration, Rule, suggestion
 from amnesiad.core.times import HOUR_MS, SECOND_MS, quoted
 from amnesiad.errors import ConfigError, Invalid
-from amnesiad.limits import SUN_PATH_BYTES
 from amnesiad.places import config_file, default_socket, default_state_dir
 
 __all__ = [
@@ -42,10 +40,7 @@ __all__ = [
     "Origin",
     "SettingRow",
     "Settings",
-    "apply_overrides",
     "load_settings",
-    "mask_url",
-    "parse_setting",
     "show_setting",
 ]
 
@@ -70,111 +65,10 @@ _SERVICE_LINK: Final = re.compile(
     r"AMNESIA_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
 
-_UNSET: Final = re.compile(r"\$(\w+|\{\w+\})")
-
 LogLevel = Literal["debug", "info", "warning", "error"]
 Embedder = Literal["none", "use", "e5"]
 Durability = Literal["everysec", "always"]
 Origin = Literal["argument", "environment", "file", "default"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AbsolutePath(Rule):
-    """A path; ``~`` and ``$VARIABLES`` are expanded, a relative one starts at the current directory."""
-
-    @property
-    def own_values(self) -> str:
-        return "a path"
-
-    def quote(self, value: object) -> str:
-        """The value, and for a path that leads nowhere why it does."""
-        if not isinstance(value, str | Path):
-            return quoted(value)
-        path = str(value)
-        if unset := _UNSET.search(os.path.expandvars(path)):
-            return f"{quoted(path)} ({unset[0]} is not set)"
-        homeless = (
-            "this user has no home directory: set HOME, or this setting" if path[:2] in ("~", "~/") else "no such user"
-        )
-        return f"{quoted(path)} ({homeless})" if path.startswith("~") else quoted(path)
-
-    def read(self, value: object) -> Path:
-        if isinstance(value, Path):
-            value = str(value)
-        if not isinstance(value, str) or not value or not value.isprintable():
-            raise ValueError(value)
-        expanded = os.path.expandvars(value)
-        if "$" in expanded:  # a variable that is not set would otherwise become a directory of that name
-            raise ValueError(value)
-        try:
-            return Path(expanded).expanduser().absolute()
-        except RuntimeError:  # no home directory
-            raise ValueError(value) from None
-
-    def write(self, value: Any) -> str:
-        return str(value)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SocketPath(AbsolutePath):
-    """A path that fits a Unix socket address."""
-
-    @property
-    def own_values(self) -> str:
-        return f"a path of at most {SUN_PATH_BYTES} bytes, the limit for a Unix socket"
-
-    def read(self, value: object) -> Path:
-        path = super().read(value)
-        if len(os.fsencode(path)) > SUN_PATH_BYTES:
-            raise ValueError(value)
-        return path
-
-    def quote(self, value: object) -> str:
-        try:
-            return f"{quoted(str(value))} ({len(os.fsencode(super().read(value)))} bytes)"
-        except ValueError:  # it is no path at all
-            return super().quote(value)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RedisUrl(Rule):
-    """The address of a store. It may hold a password, so it is only ever shown masked."""
-
-    @property
-    def own_values(self) -> str:
-        return "a redis://, rediss:// or unix:// address such as redis://127.0.0.1:6379/0"
-
-    def read(self, value: object) -> str:
-        if not isinstance(value, str) or not value.isprintable():
-            raise ValueError
-        url = urlsplit(value)
-        _ = url.port  # raises ValueError unless it is a port
-        if not ((url.scheme in ("redis", "rediss") and url.hostname) or (url.scheme == "unix" and url.path)):
-            raise ValueError
-        return value
-
-    def write(self, value: Any) -> str:
-        return mask_url(value)
-
-    def quote(self, value: object) -> str:
-        return repr(mask_url(value)) if isinstance(value, str) else quoted(value)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoopbackAddress(Rule):
-    """``host:port`` on this machine only: the API has no authentication beyond the kernel's word for who is local."""
-
-    @property
-    def own_values(self) -> str:
-        return "a loopback host:port such as 127.0.0.1:8765 or [::1]:8765"
-
-    def read(self, value: object) -> str:
-        if not isinstance(value, str):
-            raise ValueError(value)
-        url = urlsplit("//" + value)
-        if url.netloc != value or "@" in value or not url.port or not _is_loopback(url.hostname):
-            raise ValueError(value)
-        return value
 
 
 if TYPE_CHECKING:
@@ -255,7 +149,7 @@ class Settings(_LiveSettings):
     def store_is_local(self) -> bool:
         """Whether the store can be reached from this machine alone, so that a path names one workspace."""
         url = urlsplit(self.redis_url or "unix:")
-        return url.scheme == "unix" or _is_loopback(url.hostname)
+        return url.scheme == "unix" or is_loopback(url.hostname)
 
     def origin(self, name: str) -> Origin:
         """Which layer the value of a setting came from."""
@@ -332,15 +226,6 @@ def load_settings(
     return settings
 
 
-def mask_url(url: str) -> str:
-    """The address without its credentials: everything up to the last ``@``, and passwords in the query."""
-    scheme, separator, rest = url.rpartition("://") if "://" not in url else url.partition("://")
-    if "@" in rest:
-        rest = "***@" + rest.rpartition("@")[2]
-    rest = re.sub(r"(?i)((?:user(?:name)?|pass(?:word)?)=)[^&#]*", r"\1***", rest)
-    return f"{scheme}{separator}{rest}"
-
-
 def _config_error(refusal: Invalid, origins: Mapping[str, Origin], path: Path | None) -> ConfigError:
     """The same sentence with the place where the value stands, so that a person knows which line to mend."""
     field = refusal.field or ""
@@ -408,12 +293,3 @@ def _read_kinds(path: Path | None) -> dict[str, Any]:
     if path is not None:
         return _read_toml(path, "kinds_file")
     return tomllib.loads((resources.files("amnesiad") / "kinds.toml").read_text(encoding="utf-8"))
-
-
-def _is_loopback(host: str | None) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from amnesiad.addresses import mask_url
 from amnesiad.core.kinds import DAY_MS
 from amnesiad.core.policy import LIVE_SETTINGS
 from amnesiad.errors import ConfigError
-from amnesiad.settings import CLIENT_VARIABLES, RULES, Settings, load_settings, mask_url, show_setting
+from amnesiad.settings import CLIENT_VARIABLES, RULES, Settings, load_settings, show_setting
 
 DEPLOYED = Path(__file__).parents[2] / "deploy" / "amnesia.toml"
 
