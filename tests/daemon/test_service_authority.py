@@ -166,6 +166,30 @@ class TestPolicy:
         assert (await refused_unchanged(service, "policy", set=change)).rule == "policy-role"
         assert (await call(service, "restore", id=note, caller=HUMAN)).restored_from == note
 
+    async def test_a_human_s_hash_is_not_purged_by_policy(self, service: Service) -> None:
+        """V07: of a forgotten note without a copy the hash is left, and how long is a human's to say as well."""
+        note = await remember(service, "the human's own", caller=HUMAN)
+        await call(service, "forget", id=note, caller=HUMAN)
+        assert (await refused_unchanged(service, "policy", set={"audit_retention": "1s"})).rule == "policy-role"
+        (entry,) = (await call(service, "audit", caller=HUMAN)).entries
+        assert entry.content_hash is not None
+
+    async def test_a_human_s_note_written_meanwhile_counts(
+        self, service: Service, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """V07: it is there when the change is decided, though it was not when it was asked for."""
+        await remember(service, "the build needs node 20", kind="finding")
+        real = Service._check_policy
+
+        async def checked(self: Service, *args: Any) -> None:
+            await real(self, *args)
+            await remember(service, "never force-push", kind="decision", caller=HUMAN)
+
+        monkeypatch.setattr(Service, "_check_policy", checked)
+        error = await refused(call(service, "policy", set={"record_ttl": "1s"}))
+        assert (error.code, error.rule) == ("forbidden", "policy-role")
+        assert (await call(service, "policy")).values["record_ttl"].origin == "default"
+
     @pytest.mark.parametrize("caller", SUBORDINATE)
     async def test_nobody_below_the_main_agent_changes_policy(self, service: Service, caller: dict[str, Any]) -> None:
         """C23: a child, a teammate and a fresh agent set nothing, not even where there is nothing yet, but may look."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
-from tests.daemon.desk import HUMAN, ManualClock, call, listed, remember
+from tests.daemon.desk import HUMAN, ManualClock, Recorder, call, listed, remember
 
 from amnesiad.errors import Forbidden, Invalid
 from amnesiad.service import Service
@@ -28,6 +30,24 @@ async def test_another_daemon_notices_a_rename(service: Service, second: Service
     clock.advance(NAME_CHECK_MS)
     assert await listed(second) == []
     assert await listed(second, workspace="bench") == [note]
+
+
+async def test_a_rename_is_felt_at_once_where_it_was_asked_for(service: Service) -> None:
+    """The old name means nothing any more, and what is written under it is another workspace's."""
+    note = await remember(service, "the port is 8080")
+    await call(service, "workspaces", rename="desk", to="bench")
+    assert await listed(service) == []
+    other = await remember(service, "the port is 9090")
+    assert await listed(service) == [other]
+    assert await listed(service, workspace="bench") == [note]
+
+
+async def test_a_drop_has_the_words_scrubbed(service: Service) -> None:
+    """They are in the store's files until these are written anew, so that is asked for at once."""
+    await remember(service, "the port is 8080")
+    await call(service, "workspaces", drop="desk", confirm=True)
+    await service.quiesce()
+    assert cast(Recorder, service.jobs).scrubs == 1
 
 
 @pytest.mark.parametrize("asked", [{"drop": "desk", "confirm": True}, {"rename": "desk", "to": "bench"}])
