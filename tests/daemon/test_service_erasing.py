@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from tests.daemon.desk import (
     problems,
     projection,
     recalled,
+    refused,
     refused_unchanged,
     remember,
     state_of,
@@ -177,8 +179,10 @@ async def test_forget_reaches_notes_by_every_address(service: Service) -> None:
         "tag": await remember(service, "tagged once", tags=["a"]),
         "kinds": await remember(service, "an episode", kind="episode"),
         "owner": await remember(service, "of s1", scope="session", caller=s1),
+        "tagged": await remember(service, "tagged twice and ended", tags=["b", "a"], kind="finding"),
         "last": await remember(service, "ended already", kind="gotcha"),
     }
+    await call(service, "revoke", id=ids["tagged"], reason="wrong")
     await call(service, "revoke", id=ids["query"], reason="wrong")
     await call(service, "revoke", id=ids["last"], reason="wrong")
     addresses: list[tuple[dict[str, Any], list[str]]] = [
@@ -186,7 +190,7 @@ async def test_forget_reaches_notes_by_every_address(service: Service) -> None:
         ({"ids": [ids["ids"], ids["id"]]}, ["ids"]),
         ({"query": "crossing ZEBRA"}, ["query"]),
         ({"query": "no such words"}, []),
-        ({"tags": ["a", "b"]}, ["tags"]),
+        ({"tags": ["a", "b"]}, ["tags", "tagged"]),
         ({"kinds": ["episode"]}, ["kinds"]),
         ({"owner": "s1", "caller": s1}, ["owner"]),
         ({"scope": "team"}, []),
@@ -418,3 +422,47 @@ async def test_others_forgotten_notes_take_no_place(service: Service) -> None:
     assert [entry.id for entry in (await call(service, "audit", caller=mine)).entries] == [note_id]
     assert [entry.id for entry in (await call(service, "status", caller=mine)).recent] == [note_id]
     assert await listed(service, states=["forgotten"], caller=mine) == [note_id]
+
+
+class TestWithoutWords:
+    """A note whose words are lost or cannot be read, which no rebuild mends."""
+
+    @pytest.mark.parametrize("damage", ["lost", "garbage"])
+    @pytest.mark.parametrize("address", ["id", "ids", "all"])
+    async def test_it_is_forgotten_like_any_other(
+        self, service: Service, second: Service, tmp_path: Path, damage: str, address: str
+    ) -> None:
+        """V09: whatever stands in the place of its words goes, with all that it held: its text, its slot, its files."""
+        place = {"workspace": str(tmp_path)}
+        (tmp_path / "a.py").write_text("one")
+        said = {"content": "the staging port", "kind": "finding", "key": "port", "anchors": ["a.py"], **place}
+        bad = (await call(service, "remember", **said)).id
+        await remember(service, "another", **place)
+        keys = (await projection(service, str(tmp_path))).keys
+        if damage == "lost":
+            await service.redis.hdel(keys.vault, bad)
+        else:
+            await service.redis.hset(keys.vault, bad, b"{the staging port")
+        asked = (
+            {"id": bad} if address == "id" else {"ids": [bad]} if address == "ids" else {"all": True, "confirm": True}
+        )
+        would = await call(second, "forget", dry_run=True, **asked, **place)
+        assert bad in would.ids
+        answer = await call(second, "forget", request_id="r1", **asked, **place)
+        assert answer.forgotten == (2 if address == "all" else 1)
+        assert await call(second, "forget", request_id="r1", **asked, **place) == answer
+        assert "staging" not in repr(await kept(service, str(tmp_path)))
+        assert await problems(service, str(tmp_path)) == ()
+        again = await call(second, "remember", **said)
+        assert (again.created, again.superseded) == (True, ())
+
+    async def test_a_humans_stays_a_humans(self, service: Service, second: Service) -> None:
+        """V07: what nobody can read any more is still not an agent's to erase; nor is it there for a child."""
+        bad = await remember(service, "the human's word", kind="finding", caller=HUMAN)
+        keys = (await projection(service)).keys
+        await service.redis.hset(keys.vault, bad, b"{damaged")
+        assert (await refused(call(second, "forget", id=bad))).code == "forbidden"
+        child = {"session": "s1", "agent": "a1", "agent_kind": "subagent"}
+        assert (await refused(call(second, "forget", id=bad, caller=child))).code == "not_found"
+        assert await service.redis.hexists(keys.vault, bad)
+        assert (await call(second, "forget", id=bad, caller=HUMAN)).forgotten == 1
