@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from amnesiad import wire
-from amnesiad.core import decisions, intake, render
-from amnesiad.core.callers import Caller, visible
+from amnesiad.core import clocks, decisions, intake, render
+from amnesiad.core.callers import Caller, governs, visible
 from amnesiad.core.errors import Invalid, NotFound, Refused
 from amnesiad.core.notes import Note
+from amnesiad.errors import Conflict
 from amnesiad.search import newest
 from amnesiad.service.change import Change
 from amnesiad.service.mirroring import Mirroring
-from amnesiad.service.writing import damaged
+from amnesiad.service.remembering import REREADS, NoteMoved
+from amnesiad.service.writing import Decide, damaged
+from amnesiad.store import vault
+from amnesiad.store.cells import cells_held
 from amnesiad.workspace import Workspace
 
 MAX_SHOWN: Final = 20
@@ -41,13 +46,10 @@ class Forgetting(Mirroring):
             return replayed
         notices = await self.guard_request(workspace, request)
         targets = await self._targets(workspace, caller, request, address)
-        # To say that nothing matched would leave its words where they are.
-        await workspace.reread([id_ for id_ in targets if id_ in workspace.unreadable])
-        for id_ in targets:
-            if id_ in workspace.unreadable:
-                raise damaged(workspace, id_)
         now = self.clock.now_ms()
-        doomed = [note for note in (workspace.settled(id_, now) for id_ in targets) if note is not None]
+        wordless = await self._wordless(workspace, targets)
+        found = [workspace.settled(id_, now) or wordless.get(id_) for id_ in targets]
+        doomed = [note for note in found if note is not None]
         if request.dry_run:
             return msgspec.structs.replace(_would(workspace, doomed), notices=notices)
         if not request.confirm and (address == "all" or (address == "query" and len(doomed) > 1)):
@@ -64,8 +66,10 @@ class Forgetting(Mirroring):
         if not doomed:
             return await self.recorded(workspace, request, _nothing("", notices), wire.ForgetAnswer)
         if len(doomed) == 1:
-            return await self._forget_one(request, caller, doomed[0].id, reason)
-        answer = msgspec.structs.replace(await self._forget_many(request, caller, doomed, reason), notices=notices)
+            forget = self._forget_wordless if doomed[0].id in wordless else self._forget_one
+            return await forget(request, caller, doomed[0].id, reason)
+        many = await self._forget_many(request, caller, doomed, wordless, reason)
+        answer = msgspec.structs.replace(many, notices=notices)
         return await self.recorded(workspace, request, answer, wire.ForgetAnswer)
 
     async def _forget_one(
@@ -84,8 +88,50 @@ class Forgetting(Mirroring):
 
         return await self.write(request, wire.ForgetAnswer, decide)
 
+    async def _wordless(self, workspace: Workspace, targets: Sequence[str]) -> dict[str, Note]:
+        """Those of the targets whose words are lost or cannot be read, which nothing will mend, as they stand otherwise.
+
+        Raises ``Conflict`` for one that a rebuild mends: to say that nothing matched would leave its words where they are.
+        """
+        await workspace.reread([id_ for id_ in targets if id_ in workspace.unreadable])
+        found = {}
+        for id_ in targets:
+            if id_ not in workspace.unreadable:
+                continue
+            (head,) = await vault.heads(self.redis, workspace.keys, [id_])
+            if not isinstance(head, vault.Head) or not workspace.unreadable[id_].startswith("words"):
+                raise damaged(workspace, id_)
+            found[id_] = head.note
+        return found
+
+    async def _forget_wordless(
+        self, request: wire.ForgetRequest, caller: Caller, note_id: str, reason: str | None
+    ) -> wire.ForgetAnswer:
+        """Erase whatever stands in the place of a note's words, and free the cells it holds: only the store tells which."""
+        for _ in range(REREADS):
+            workspace = await self.caught_up(request.workspace)
+            if workspace is None:
+                return _nothing("")
+            (head,) = await vault.heads(self.redis, workspace.keys, [note_id])
+            if not isinstance(head, vault.Head):
+                return _nothing("")
+            held = await cells_held(self.redis, workspace.keys, note_id)
+            try:
+                answer = await self.write(request, wire.ForgetAnswer, _erasing(caller, head.note, held, reason))
+            except NoteMoved:
+                continue
+            await self.follow(workspace)
+            self.background(self.jobs.scrub())
+            return answer
+        raise Conflict(f"note {note_id} kept changing", field="id", hint="try again")
+
     async def _forget_many(
-        self, request: wire.ForgetRequest, caller: Caller, doomed: list[Note], reason: str | None
+        self,
+        request: wire.ForgetRequest,
+        caller: Caller,
+        doomed: list[Note],
+        wordless: Mapping[str, Note],
+        reason: str | None,
     ) -> wire.ForgetAnswer:
         """Each note is a unit of its own, so that one that was changed meanwhile does not hold up the others."""
         single = msgspec.structs.replace(request, request_id=None, after=None)
@@ -94,7 +140,13 @@ class Forgetting(Mirroring):
         for start in range(0, len(doomed), AT_ONCE):
             page = doomed[start : start + AT_ONCE]
             answers = await asyncio.gather(
-                *(self._forget_one(single, caller, note.id, reason) for note in page), return_exceptions=True
+                *(
+                    (self._forget_wordless if note.id in wordless else self._forget_one)(
+                        single, caller, note.id, reason
+                    )
+                    for note in page
+                ),
+                return_exceptions=True,
             )
             for note, answer in zip(page, answers, strict=True):
                 if isinstance(answer, BaseException):
@@ -128,6 +180,11 @@ class Forgetting(Mirroring):
             ]
         else:
             ids = list(workspace.notes)
+        if address == "all" and governs(caller):
+            return [
+                *(id_ for id_ in ids if visible(workspace.notes[id_], caller, workspace.policy)),
+                *workspace.unreadable,
+            ]
         return [id_ for id_ in ids if self._meant(workspace, caller, request, workspace.notes[id_])]
 
     def _meant(self, workspace: Workspace, caller: Caller, request: wire.ForgetRequest, note: Note) -> bool:
@@ -152,13 +209,39 @@ def _address(request: wire.ForgetRequest) -> str:
     return given[0]
 
 
+def _erasing(caller: Caller, note: Note, held: Sequence[str], reason: str | None) -> Decide[wire.ForgetAnswer]:
+    """The decision about a note without words, made once: where its unit conflicts, it raises ``NoteMoved``."""
+    decided = False
+
+    def decide(workspace: Workspace, change: Change) -> wire.ForgetAnswer:
+        nonlocal decided
+        if decided:
+            raise NoteMoved
+        decided = True
+        if not visible(note, caller, workspace.policy):
+            raise NotFound(f"there is no note {note.id}", field="id")
+        owed = clocks.due_events(note, change.policy, change.now)
+        settled = clocks.settle(note, change.policy, change.now)
+        change.builder.release(held, note.id)
+        change.builder.change(note, [*owed, *decisions.forget(settled, caller, change.now, reason=reason)], None)
+        summary = render.forget_summary([settled])
+        return wire.ForgetAnswer(forgotten=1, ids=(note.id,), summary=summary, scrub="pending", seq="")
+
+    return decide
+
+
 def _nothing(seq: str, notices: tuple[str, ...] = ()) -> wire.ForgetAnswer:
     return wire.ForgetAnswer(forgotten=0, ids=(), summary="nothing matched", scrub="done", notices=notices, seq=seq)
 
 
 def _would(workspace: Workspace, doomed: list[Note]) -> wire.ForgetAnswer:
     shown = tuple(
-        wire.Doomed(id=note.id, kind=note.kind, state=note.state, content=workspace.words[note.id].content)
+        wire.Doomed(
+            id=note.id,
+            kind=note.kind,
+            state=note.state,
+            content=words.content if (words := workspace.words.get(note.id)) else "(its words cannot be read)",
+        )
         for note in doomed[:MAX_SHOWN]
     )
     count = len(doomed)

@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 
 from amnesiad.core.notes import encode_note
 from amnesiad.core.policy import Policy
+from amnesiad.store.cells import EXCLUSIVE
 from amnesiad.store.compare import (
     OP,
     canonical,
@@ -41,8 +42,6 @@ CHUNK: Final = 500
 """Notes compared in one step: about half a megabyte of heads and words."""
 MAX_ROUNDS: Final = 5
 """How often notes that changed between two reads are looked at again."""
-
-_EXCLUSIVE: Final = ("slot:", "text:")
 
 
 def judged_by(keys: Keys) -> tuple[str, ...]:
@@ -321,7 +320,7 @@ class Checks:
             async for field, raw in self.redis.hscan_iter(self.keys.cells, count=CHUNK):
                 name = field.decode(errors="replace")
                 if (
-                    name.startswith(_EXCLUSIVE)
+                    name.startswith(EXCLUSIVE)
                     and self._cells.get(name) is None
                     and stamp_of(raw) not in self.fold.unknown
                 ):

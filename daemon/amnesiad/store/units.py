@@ -141,6 +141,12 @@ class Builder:
         self._difference(after.id, old, new)
         return after
 
+    def release(self, cells: Sequence[str], note_id: str) -> None:
+        """Free the cells that a note holds, and what else followed from its words, where these are not there to tell."""
+        for cell in cells:
+            self._move(cell, note_id, "")
+        self.unit.sets.append((self.keys.anchored, "SREM", note_id, ""))
+
     def _once(self, note_id: str) -> None:
         if note_id in self._changed:
             raise Bug(f"note {note_id} changes twice in one unit: the second would conflict with the first")
