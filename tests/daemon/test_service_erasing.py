@@ -424,6 +424,17 @@ async def test_others_forgotten_notes_take_no_place(service: Service) -> None:
     assert await listed(service, states=["forgotten"], caller=mine) == [note_id]
 
 
+async def test_what_needs_no_room_evicts_nothing(service: Service) -> None:
+    """V31: in a workspace above a limit that was lowered, a pin, a doubt and a record are written, and nothing goes for it."""
+    notes = [await remember(service, f"fact number {number} of some length") for number in range(4)]
+    await call(service, "policy", set={"max_store_bytes": 40}, caller=HUMAN)
+    await call(service, "pin", id=notes[0])
+    await call(service, "edit", id=notes[1], ttl_ms="3d")
+    await remember(service, "a record", kind="finding")
+    assert (await call(service, "status")).counts.forgotten == 0
+    assert set(await listed(service)) > set(notes)
+
+
 class TestWithoutWords:
     """A note whose words are lost or cannot be read, which no rebuild mends."""
 

@@ -10,7 +10,7 @@ from tests.workers.seeding import MINUTE, START_MS, World, ids
 from tests.workers.yard import Yard
 
 from amnesiad.core.kinds import DAY_MS
-from amnesiad.store.owners import AWAY_MS, GRACE_MS, UNFINISHED, close_owner, read_owner, touch_owners
+from amnesiad.store.owners import AWAY_MS, GRACE_MS, UNFINISHED, close_owner, finish_owner, read_owner, touch_owners
 from amnesiad_workers.passes import Context, Figures, reconcile, unplug
 from amnesiad_workers.passes import ending as ending_module
 
@@ -181,3 +181,14 @@ async def test_what_is_written_after_an_end_was_asked_for_stays(yard: Yard) -> N
     await yard.work()
     assert [await world.note(note_id) for note_id in ("old", "child")] == [None, None]
     assert await world.note("new") is not None
+
+
+async def test_an_owner_that_is_back_before_its_end_is_finished_keeps_its_lease(world: World) -> None:
+    """V28: its notes are ended, it is opened anew, and only then the end is finished: the new life can still lapse."""
+    await world.open("s")
+    world.now += 1
+    await close_owner(world.log, "s", heard_at=world.now, at=None, source=None)
+    world.now += 1
+    assert (await world.call("s", "new")).status == "ok"
+    await finish_owner(world.log, "s")
+    assert await world.redis.zscore(world.keys.leases, "s") == world.now
