@@ -105,3 +105,13 @@ def test_the_cost_grows_with_matches() -> None:
     for _ in range(100):
         index.candidates(occasion)
     assert time.process_time() - started < 0.5
+
+
+def test_an_occasion_is_cut_only_into_what_is_filed() -> None:
+    """A request full of paths of hundreds of folders costs a few looks for each path, not one for every folder."""
+    index = TriggerIndex()
+    index.put("n", (Trigger(path="src/app/**"), Trigger(path="docs/*/x.py")))
+    deep = "/".join(["src", "app", *"abcdefgh" * 60])
+    occasion = Occasion(paths=[f"{deep}{number}" for number in range(900)])
+    assert index.candidates(occasion) == ["n"]
+    assert sum(1 for _ in index._offers(occasion)) < 5 * 900

@@ -34,8 +34,8 @@ class TriggerIndex:
     def __init__(self) -> None:
         self._filed: dict[str, frozenset[Key]] = {}
         self._buckets: dict[Key, set[str]] = {}
-        self._grams: dict[str, int] = {}
-        """How many buckets there are of each sort of piece, its length included."""
+        self._sorts: dict[str, int] = {}
+        """How many buckets there are of each sort of piece, its length included: an occasion is not cut into others."""
 
     def __len__(self) -> int:
         return len(self._filed)
@@ -59,7 +59,7 @@ class TriggerIndex:
             bucket = self._buckets.get(key)
             if bucket is None:
                 bucket = self._buckets[key] = set()
-                self._grams[key[0]] = self._grams.get(key[0], 0) + 1
+                self._sorts[key[0]] = self._sorts.get(key[0], 0) + 1
             bucket.add(id_)
 
     def drop(self, id_: str) -> None:
@@ -69,7 +69,7 @@ class TriggerIndex:
             bucket.discard(id_)
             if not bucket:
                 del self._buckets[key]
-                self._grams[key[0]] -= 1
+                self._sorts[key[0]] -= 1
 
     def candidates(self, occasion: Occasion) -> list[str]:
         """The ids of all notes that may have a trigger which matches, each once, sorted."""
@@ -87,13 +87,27 @@ class TriggerIndex:
         if occasion.event is not None:
             yield "event", occasion.event
         for path in occasion.paths:
-            yield from _path_offers(path)
+            yield from self._path_offers(path)
         for sort, text in (("command", occasion.command or ""), ("word", folded(text_of(occasion)))):
             for length in range(1, GRAM + 1):
                 name = f"{sort}:{length}"
-                if self._grams.get(name):
+                if self._sorts.get(name):
                     for gram in {text[start : start + length] for start in range(len(text) - length + 1)}:
                         yield name, gram
+
+    def _path_offers(self, path: str) -> Iterator[Key]:
+        parts = path.split("/")
+        yield "path", path
+        yield "name", parts[-1]
+        if "." in parts[-1]:
+            yield "extension", parts[-1].rpartition(".")[2]
+        for depth in range(1, len(parts) + 1):
+            name = f"under:{depth}"
+            if self._sorts.get(name):
+                yield name, "/".join(parts[:depth])
+        if self._sorts.get("part"):
+            for part in parts:
+                yield "part", part
 
 
 def _needs(trigger: Trigger) -> Iterator[Key]:
@@ -133,19 +147,7 @@ def _path_needs(pattern: str) -> Iterator[Key]:
     if "/" in pattern:
         ahead = literal.index(False) if False in literal else len(parts)
         if ahead:
-            yield "under", "/".join(parts[:ahead])
+            yield f"under:{ahead}", "/".join(parts[:ahead])
     for part, plain in zip(parts, literal, strict=True):
         if plain:
             yield "part", part
-
-
-def _path_offers(path: str) -> Iterator[Key]:
-    parts = path.split("/")
-    yield "path", path
-    yield "name", parts[-1]
-    if "." in parts[-1]:
-        yield "extension", parts[-1].rpartition(".")[2]
-    for depth in range(1, len(parts) + 1):
-        yield "under", "/".join(parts[:depth])
-    for part in parts:
-        yield "part", part
