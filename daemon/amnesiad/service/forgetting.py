@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -66,15 +66,22 @@ class Forgetting(Mirroring):
         if not doomed:
             return await self.recorded(workspace, request, _nothing("", notices), wire.ForgetAnswer)
         if len(doomed) == 1:
-            forget = self._forget_wordless if doomed[0].id in wordless else self._forget_one
-            return await forget(request, caller, doomed[0].id, reason)
+            return await self._forget_one(request, caller, doomed[0].id, reason, wordless)
         many = await self._forget_many(request, caller, doomed, wordless, reason)
         answer = msgspec.structs.replace(many, notices=notices)
         return await self.recorded(workspace, request, answer, wire.ForgetAnswer)
 
     async def _forget_one(
-        self, request: wire.ForgetRequest, caller: Caller, note_id: str, reason: str | None
+        self,
+        request: wire.ForgetRequest,
+        caller: Caller,
+        note_id: str,
+        reason: str | None,
+        wordless: Collection[str],
     ) -> wire.ForgetAnswer:
+        if note_id in wordless:
+            return await self._forget_wordless(request, caller, note_id, reason)
+
         def decide(workspace: Workspace, change: Change) -> wire.ForgetAnswer:
             if note_id not in workspace.notes:
                 return _nothing("")  # somebody else was faster
@@ -130,7 +137,7 @@ class Forgetting(Mirroring):
         request: wire.ForgetRequest,
         caller: Caller,
         doomed: list[Note],
-        wordless: Mapping[str, Note],
+        wordless: Collection[str],
         reason: str | None,
     ) -> wire.ForgetAnswer:
         """Each note is a unit of its own, so that one that was changed meanwhile does not hold up the others."""
@@ -140,12 +147,7 @@ class Forgetting(Mirroring):
         for start in range(0, len(doomed), AT_ONCE):
             page = doomed[start : start + AT_ONCE]
             answers = await asyncio.gather(
-                *(
-                    (self._forget_wordless if note.id in wordless else self._forget_one)(
-                        single, caller, note.id, reason
-                    )
-                    for note in page
-                ),
+                *(self._forget_one(single, caller, note.id, reason, wordless) for note in page),
                 return_exceptions=True,
             )
             for note, answer in zip(page, answers, strict=True):
