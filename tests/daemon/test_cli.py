@@ -9,11 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 from tests.daemon.canned import NOTE, REMEMBERED, Canned, error
 
 from amnesiad import __version__
-from amnesiad.cli import SECTIONS, _name, main
+from amnesiad.cli import SECTIONS, _name, app, main
+from amnesiad.cli.refusing import OPTION_OF
 from amnesiad.wire import VERBS
+
+TYPED_AS_WORDS: dict[str, set[str]] = {
+    "list": {"with_content"},
+    "policy": {"set", "reset"},
+    "events": {"events"},
+    "batch": {"requests"},
+    "owners": {"close"},
+    "dead": {"retry", "drop", "show"},
+    "workspaces": {"rename", "to", "drop"},
+}
+"""Fields that are a word of the command, come on standard input, or are always sent."""
 
 REFUSED_IN_OPTIONS = [
     ("ttl_ms must be a duration, not '5y'", "--ttl must be a duration, not '5y'"),
@@ -44,6 +57,20 @@ class TestSending:
             if command.callback
         }
         assert set(VERBS) <= commands
+
+    @pytest.mark.parametrize("verb", VERBS)
+    def test_every_field_can_be_typed(self, verb: str) -> None:
+        """What the API takes the command line takes: each field of a request has its option or its place."""
+        command: Any = typer.main.get_command(app).commands[verb]  # type: ignore[attr-defined]
+        typed = {name for parameter in command.params for name in (parameter.name, *parameter.opts)}
+        own = set(VERBS[verb].request.__struct_fields__) - {"workspace", "caller", "after", "request_id"}
+        options = {**OPTION_OF, "pinned": "--pin", "format": "--text", "confirm": "--yes", "id": "note_id"}
+        missing = {
+            field
+            for field in own - TYPED_AS_WORDS.get(verb, set())
+            if not {options.get(field, "--" + field.replace("_", "-")), field} & typed
+        }
+        assert missing - ({"id"} if "ids" in typed else set()) == set()
 
     def test_remember_sends_what_was_typed_and_no_more(self, canned: Canned) -> None:
         """Options that were not given are not sent, so that the daemon's defaults hold."""

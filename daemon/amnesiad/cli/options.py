@@ -59,6 +59,7 @@ Since = Annotated[
     ),
 ]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Up to this time, like --since.")]
+Pin = Annotated[bool, typer.Option("--pin", help="Keep it until it is unpinned; its clock stands.")]
 Curve = Annotated[str | None, typer.Option("--curve", metavar="CURVE", help="flat, linear or ebbinghaus.")]
 Key = Annotated[
     str | None, typer.Option("--key", metavar="KEY", help="A slot: writing it again replaces the note that holds it.")

@@ -36,6 +36,7 @@ def recall(
     limit: options.Limit = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show why each note stands where it does.")] = False,
     as_text: Annotated[bool, typer.Option("--text", help="Print the text an agent would be given.")] = False,
+    peek: Annotated[bool, typer.Option("--peek", help="Look without using: nothing is renewed.")] = False,
 ) -> None:
     """Find living notes, the most relevant first. A perishable that is found is renewed."""
     answer = call.ask(
@@ -51,6 +52,7 @@ def recall(
         limit=limit,
         explain=explain or None,
         format="text" if as_text else None,
+        peek=peek or None,
     )
     call.show(answer, lambda: _print_text(answer) if as_text else _show_recalled(answer, explain=explain))
     if not (answer["notes"] or answer.get("degraded") or call.as_json):
