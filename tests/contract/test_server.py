@@ -206,6 +206,20 @@ async def test_a_regular_file_at_the_socket_path_is_refused(data_dir: Path) -> N
         assert server.alive
 
 
+async def test_a_fault_of_the_machine_is_told_in_one_sentence(data_dir: Path) -> None:
+    """C41: what the system refuses while the server is started is an error that ``up`` tries again, and leaves nothing."""
+    (data_dir / "server.log").mkdir(parents=True)
+    data_dir.chmod(0o700)
+    server = EmbeddedServer(data_dir)
+    with pytest.raises(StoreUnavailable, match="cannot be started"):
+        await server.start()
+    assert server.pid is None
+    assert unowned(data_dir)
+    (data_dir / "server.log").rmdir()
+    async with server:
+        assert server.alive
+
+
 async def test_a_socket_left_behind_is_cleaned(data_dir: Path) -> None:
     """A socket file on which nobody listens does not stop the next start."""
     data_dir.mkdir(mode=0o700)

@@ -46,7 +46,11 @@ class WorkerChild:
         pause = low
         while True:
             began = time.monotonic()
-            code = await self._once()
+            try:
+                code: int | None = await self._once()
+            except OSError as error:  # No process or memory left for one: that passes, and is no reason to end as well.
+                logger.error("the worker cannot be started", error=error.strerror or type(error).__name__)
+                code = None
             pause = low if time.monotonic() - began > STEADY_S else min(high, pause * 2)
             logger.warning("the worker has ended and is started again", code=code, pause_s=pause)
             await asyncio.sleep(pause)

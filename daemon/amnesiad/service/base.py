@@ -48,10 +48,10 @@ class Jobs(Protocol):
         """Have erased words rewritten out of the data files, soon."""
 
     async def end_owner(self, ws: str, owner: str) -> None:
-        """Have an owner ended."""
+        """Close an owner, with all below it, and have what they hold erased. Raises ``NotFound`` for a dropped workspace."""
 
     async def refile(self, ws: str) -> None:
-        """Have due times made anew after a change of policy."""
+        """Have what follows from a policy made anew after its change, soon: the due times, and what tombs keep."""
 
     async def run(self, name: str, *args: str) -> dict[str, Any]:
         """Have a pass run now and wait for its figures. Raises ``Deadline`` when no worker answers in time."""

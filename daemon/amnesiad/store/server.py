@@ -117,6 +117,12 @@ class EmbeddedServer:
             if self.durability == "everysec":
                 self._syncer = Syncer(self.data_dir)
                 self._syncer.start()
+        except OSError as error:
+            self._release()
+            raise StoreUnavailable(
+                f"the embedded server cannot be started in {self.data_dir}: {error.strerror or type(error).__name__}",
+                hint="look for room on the disk, and for limits on files and processes",
+            ) from error
         except BaseException:
             self._release()
             raise
