@@ -332,6 +332,23 @@ async def test_two_scrubs_at_once_count_an_erasure_once(world: World) -> None:
     assert (await world.counts())["scrubbed"] == 1
 
 
+async def test_a_server_that_does_not_confirm_is_told_of_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewrite that is only requested is asked for again, and stands in the log once for the same erasures."""
+
+    async def only_request(*_: object) -> str:
+        return "requested"
+
+    monkeypatch.setattr("amnesiad_workers.passes.upkeep.rewrite", only_request)
+    for erased, told in (("a", 1), ("b", 2)):
+        await world.remember(erased)
+        world.now += MINUTE
+        await settle(world.context, world.ws)
+        for _ in range(3):
+            assert (await scrub(world.context))["result"] == "requested"
+        assert (await world.counts())["scrubbed"] == told
+    assert await world.redis.hget(world.keys.totals, UNSCRUBBED) == b"2"
+
+
 async def test_a_dropped_workspace_is_scrubbed_too(world: World) -> None:
     """What a drop left on the disk is counted for the whole store and rewritten with the rest."""
     await world.redis.hset(META, UNSCRUBBED, 3)
