@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -234,17 +234,25 @@ def path_grade(words: Words, paths: Sequence[str]) -> int:
     3 it is anchored to exactly that path · 2 a trigger's glob covers the path, or the path is a directory that holds
     an anchor · 1 the content mentions it · 0 none of these. Paths are canonical (``intake.check_path``).
     """
-    return max((_grade(words, path) for path in paths), default=GRADE_NONE)
+    asked = frozenset(paths)  # a step may name a thousand files, and a thousand notes may be about them
+    covered = False
+    for anchor in words.anchors:
+        if anchor.path in asked:
+            return GRADE_EXACT
+        covered = covered or not asked.isdisjoint(_folders(anchor.path))
+    globs = [trigger.path for trigger in words.triggers if trigger.path is not None]
+    if covered or any(path_matches(glob, path) for glob in globs for path in paths):
+        return GRADE_COVERED
+    content = words.content
+    return GRADE_MENTIONED if any(path in content and _mentions(content, path) for path in paths) else GRADE_NONE
 
 
-def _grade(words: Words, path: str) -> int:
-    if any(anchor.path == path for anchor in words.anchors):
-        return GRADE_EXACT
-    if any(anchor.path.startswith(path + "/") for anchor in words.anchors):
-        return GRADE_COVERED
-    if any(trigger.path is not None and path_matches(trigger.path, path) for trigger in words.triggers):
-        return GRADE_COVERED
-    return GRADE_MENTIONED if _mentions(words.content, path) else GRADE_NONE
+def _folders(path: str) -> Iterator[str]:
+    """The folders above a path."""
+    end = path.find("/")
+    while end >= 0:
+        yield path[:end]
+        end = path.find("/", end + 1)
 
 
 def _mentions(content: str, path: str) -> bool:
@@ -252,8 +260,6 @@ def _mentions(content: str, path: str) -> bool:
 
     The text is taken as it is seen, which is how an index of its words takes it (``pathindex.words_of_mention``).
     """
-    if path not in content:
-        return False
     content, path = seen(content), seen(path)
     if not path:
         return False
