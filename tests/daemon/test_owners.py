@@ -116,3 +116,18 @@ async def test_a_repeat_is_not_answered_with_what_is_ending(
     assert answer.superseded == (old,)
     assert (await projection(service)).notes[answer.id].incarnation == 2
     assert await problems(service) == ()
+
+
+async def test_an_owner_that_was_ended_is_shown_as_closed_at_once(
+    service: Service, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever ends an owner sees in the answer that it is closed, though its notes are still to be erased."""
+    await remember(service, "of the session", scope="session", caller=S1)
+    log = (await projection(service)).log
+
+    async def end_owner(_ws: str, owner: str) -> None:
+        await close_owner(log, owner, heard_at=clock.advance(1), at=None, source=None)
+
+    monkeypatch.setattr(service.jobs, "end_owner", end_owner)
+    answer = await call(service, "owners", close="s1", caller=HUMAN)
+    assert (answer.changed, [(row.owner, row.state, row.notes) for row in answer.rows]) == (1, [("s1", "closed", 1)])

@@ -70,7 +70,7 @@ class Hearing(Governing):
                 )
             if any(one.owner.open or one.notes for one in meant):
                 await self.jobs.end_owner(workspace.ws, request.close)
-                closed = 1
+                held, closed = await all_owners(self.redis, workspace.keys), 1
         if workspace is None:
             return wire.OwnersAnswer(rows=(), seq="0-0")
         rows = [
