@@ -175,6 +175,7 @@ class TestEvents:
         await remember(service, "never push on friday", kind="directive")
         for agent, said in EVERY_HOOK:
             await hook(service, agent, said)
+        await hook(service, "claude-code", "SubagentStart", **MEMBER)
         assert await stream(service)
 
     async def test_an_id_that_is_a_secret_is_refused(self, service: Service) -> None:
