@@ -60,6 +60,18 @@ async def test_of_two_opposite_endings_one_wins_and_the_other_is_refused(service
         assert winner in str(refusals[0])
 
 
+@pytest.mark.parametrize(
+    "given", [{"kind": "task"}, {"tags": ["x"]}, {"pinned": True}, {"scope": "workspace"}, {"ttl_ms": None}]
+)
+async def test_a_note_that_is_there_is_not_changed_by_superseding_with_it(
+    service: Service, given: dict[str, Any]
+) -> None:
+    """What describes a new note is refused by name beside ``by``, in place of being dropped in silence."""
+    a, b = [await remember(service, f"release {n}", kind="finding") for n in "ab"]
+    error = await refused_unchanged(service, "supersede", id=a, by=b, **given)
+    assert (error.code, error.field) == ("invalid", next(iter(given)))
+
+
 async def test_superseding_the_superseded_names_the_successor(service: Service) -> None:
     """V03: superseding what is superseded already is refused, naming its successor, and changes nothing."""
     a, b, c = [await remember(service, f"release {n}", kind="finding") for n in "abc"]

@@ -28,6 +28,11 @@ REREADS: Final = 24
 """Times that what a decision was made from is read again because the note moved meanwhile."""
 
 
+_OF_A_NEW_NOTE: Final = tuple(
+    field for field in msgspec.structs.fields(wire.NewNote) if field.name not in wire.Write.__struct_fields__
+)
+
+
 class NoteMoved(Exception):
     """What a decision was made from is not the note's any more."""
 
@@ -71,6 +76,10 @@ class Remembering(Guarding):
         caller = request.caller.to_core()
         if (request.by is None) == (request.content is None):
             raise Invalid("give either by or content", field="by" if request.by else "content")
+        lost = [field.name for field in _OF_A_NEW_NOTE if getattr(request, field.name) != field.default]
+        if request.by is not None and lost:
+            what = f"{lost[0]} is of a new note, and by names one that is there"
+            raise Invalid(what, field=lost[0], hint="edit that one, or give content in place of by")
         old_id = await self._existing(request.workspace, caller, request.id, "id")
         reason = None if request.reason is None else intake.check_reason(request.reason)
         if request.content is None:
