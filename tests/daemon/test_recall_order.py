@@ -183,3 +183,24 @@ async def test_what_is_chosen_is_what_a_walk_would_put_first(
             await erasure_held_against_a_walk(service, dice)
     assert compared > 1000
     assert listed > 300
+
+
+async def test_a_tag_that_all_have_makes_nobody_look_at_all(
+    service: Service, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten notes are wanted of three hundred that have the tag, and two in three of its word: some dozens are looked at."""
+    for number in range(300):
+        clock.advance(1)
+        await remember(service, f"coast {number}", kind="finding", tags=["coast"] if number % 3 else ["the coast"])
+    workspace = await projection(service)
+    looked: list[str] = []
+    live_note = workspace.live_note
+
+    def spy(note_id: str, caller: Caller, now: int) -> Any:
+        looked.append(note_id)
+        return live_note(note_id, caller, now)
+
+    monkeypatch.setattr(workspace, "live_note", spy)
+    answer = await call(service, "recall", tags=["coast"], peek=True)
+    assert [note.content for note in answer.notes] == [f"coast {n}" for n in range(299, 0, -1) if n % 3][:10]
+    assert len(set(looked)) < 60

@@ -58,8 +58,11 @@ def by_worth(index: Index, asked: Asked, limit: int) -> list[str]:
     slots = index.everything(asked.among)
     pool = _Pool(index, asked)
     pool.add(Layer(slots, np.zeros(len(slots)), 0.0))
-    while pool.look(few := pool.first(np.arange(len(pool.slots)), limit)):
-        limit *= 4
+    ahead = limit
+    while pool.doubts(few := pool.first(pool.places(), limit)):
+        # Those that turn out not to be wanted let as many others move up.
+        pool.look(pool.first(pool.places(), ahead))
+        ahead *= 4
     return [index.ids[slot] for slot in pool.slots[few].tolist()]
 
 
@@ -81,7 +84,7 @@ def by_relevance(
         weighed, last = pool.whole_bands(limit, cap, tie_width)
         if not pool.doubts(weighed):
             break
-        pool.look(np.union1d(weighed, pool.best(np.arange(len(pool.slots)), ahead)))
+        pool.look(np.union1d(weighed, pool.best(pool.places(), ahead)))
         ahead *= 4
     if not len(weighed):
         return []
@@ -150,12 +153,16 @@ class _Pool:
         self.slots, self.scores, self._numbers, self._doubtful = slots, scores, numbers, doubtful
         return layer.reach
 
+    def places(self) -> Places:
+        """All of them."""
+        return np.arange(len(self.slots))
+
     def doubts(self, places: Places) -> bool:
         """Whether one of these must be looked at."""
         return bool(self._doubtful[places].any())
 
-    def look(self, places: Places) -> bool:
-        """Look at those of these that are in doubt; returns whether any was. Places are others afterwards."""
+    def look(self, places: Places) -> None:
+        """Look at those of these that are in doubt. Places are others afterwards."""
         doubtful = places[self._doubtful[places]]
         gone = []
         for place in doubtful.tolist():
@@ -173,7 +180,6 @@ class _Pool:
             stays[gone] = False
             self.slots, self.scores = self.slots[stays], self.scores[stays]
             self._numbers, self._doubtful = self._numbers[stays], self._doubtful[stays]
-        return len(doubtful) > 0
 
     def covers(self, limit: int, cap: int, tie_width: float, reach: float) -> bool:
         """Whether no note that scores less than ``reach`` can be among those to be weighed."""
@@ -189,7 +195,7 @@ class _Pool:
         best = float(self.scores.max())
         banded = _bands(self.scores, best, tie_width)
         if len(self.scores) <= limit:
-            return np.arange(len(self.scores)), float(banded.max())
+            return self.places(), float(banded.max())
         last = _band(nth_best(self.scores, limit), best, tie_width)
         return self.best(np.flatnonzero(banded <= last), cap), last
 
