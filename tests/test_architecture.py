@@ -47,7 +47,19 @@ ARROWS: Final[Mapping[str, frozenset[str]]] = {
     "projection": _BASE | {"search", "tokens"},
     "workspace": _BASE | {"projection", "store"},
     "service": _BASE
-    | {"workspace", "projection", "store", "search", "wire", "settings", "anchors", "tokens", "secretscan", "embedding", "amnesiad"}
+    | {
+        "workspace",
+        "projection",
+        "store",
+        "search",
+        "wire",
+        "settings",
+        "anchors",
+        "tokens",
+        "secretscan",
+        "embedding",
+        "amnesiad",
+    }
     | {"agents", "repository"},
     "api": _BASE | {"service", "wire", "settings", "amnesiad"},
     "mcp": _BASE | {"service", "wire", "settings", "amnesiad", "repository"},
