@@ -42,6 +42,28 @@ async def test_a_rename_is_felt_at_once_where_it_was_asked_for(service: Service)
     assert await listed(service, workspace="bench") == [note]
 
 
+@pytest.mark.parametrize(
+    ("verb", "asked", "field"),
+    [
+        ("workspaces", {"rename": "desk", "to": "bench", "drop": "desk"}, "drop"),
+        ("workspaces", {"rename": "desk", "to": "bench", "drop": "bench", "confirm": True}, "drop"),
+        ("workspaces", {"to": "bench"}, "rename"),
+        ("dead", {"retry": ["1-1"], "show": "1-1"}, "show"),
+        ("dead", {"retry": ["1-1"], "drop": ["1-1"]}, "drop"),
+    ],
+)
+async def test_what_is_refused_has_done_nothing_by_halves(
+    service: Service, verb: str, asked: dict[str, object], field: str
+) -> None:
+    """Of two things asked for at once the first is not done when the second is refused: both are, by name."""
+    note = await remember(service, "the port is 8080")
+    with pytest.raises(Invalid) as refusal:
+        await call(service, verb, **asked)
+    assert refusal.value.field == field
+    assert await listed(service) == [note]
+    assert list(await all_workspaces(service.redis)) == ["desk"]
+
+
 async def test_a_drop_has_the_words_scrubbed(service: Service) -> None:
     """They are in the store's files until these are written anew, so that is asked for at once."""
     await remember(service, "the port is 8080")

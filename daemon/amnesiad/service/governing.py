@@ -240,6 +240,10 @@ class Governing(Explaining):
         A child, teammate or fresh agent sees none of them and changes none (``Forbidden``).
         """
         changed, caller = 0, request.caller.to_core()
+        if request.rename is not None and request.drop is not None:  # the second may be refused when the first is done
+            raise Invalid("rename and drop at once", field="drop", hint="one at a time")
+        if request.rename is None and request.to is not None:
+            raise Invalid("to is a new name, and rename names no workspace", field="rename", hint="the old name")
         if request.rename is not None:
             if request.to is None:
                 raise Invalid("to is missing", field="to", hint="the new name")

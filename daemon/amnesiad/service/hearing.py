@@ -96,7 +96,10 @@ class Hearing(Governing):
         ``NotFound`` for one to be shown that is not there.
         """
         changed, caller = 0, request.caller.to_core()
-        if request.retry or request.drop or request.show:
+        asked = [name for name in ("retry", "drop", "show") if getattr(request, name)]
+        if len(asked) > 1:  # the second may be refused when the first is done
+            raise Invalid(f"{asked[0]} and {asked[1]} at once", field=asked[1], hint="one at a time")
+        if asked:
             self._check_governor(caller, "treat parked events", "dead-role")
         for seq in request.retry:
             changed += await lifecycle.retry_dead(self.redis, seq)
