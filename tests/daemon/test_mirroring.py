@@ -55,6 +55,18 @@ async def test_a_reason_is_shown_whatever_became_of_the_item(service: Service) -
         assert "reason: it is at five" in warning.text, target
 
 
+async def test_a_revocation_comes_back_with_its_reason_whatever_became_of_the_item(service: Service) -> None:
+    """C29: a result came between a revocation and its undoing: undoing that in turn gives the reason of then again."""
+    note_id = await remember(service, "tea is at four", kind="finding", source_ref="mem0:1")
+    await call(service, "revoke", id=note_id, reason="it is at five")
+    await call(service, "mirror", id=note_id, target="mem0", result="hidden")
+    await call(service, "reinstate", id=note_id)
+    answer = await call(service, "undo", id=note_id)
+    assert (answer.changed, answer.state) == (True, "revoked")
+    (warning,) = (await call(service, "recall", query="tea")).deterrents
+    assert "reason: it is at five" in warning.text
+
+
 async def test_a_result_is_recorded_after_the_words_are_gone(service: Service, second: Service) -> None:
     """A forgotten note takes the result too, in its tomb; it stays forgotten, on every daemon."""
     note_id = await remember(service, "tea is at four", source_ref="mem0:4f2a")

@@ -79,7 +79,7 @@ def undo(
             return Undone(decisions.reinstate(note, caller, now, reason=reason, size=size), name, reason)
         case Reinstated():
             before = fold(history[:place])
-            why = reason or words.reasons.get(str(before.version))
+            why = reason or words.reasons.get(str(before.reason_version))
             return Undone(_back(before, note, caller, now, why, note_of), name, why)
     raise Refused(
         f"note {note.id} was last {name.replace('_', ' ')}, and that cannot be undone",
