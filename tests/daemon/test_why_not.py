@@ -75,12 +75,16 @@ async def test_a_note_behind_others_is_told_its_place(service: Service) -> None:
 
 
 async def test_what_is_over_the_budget_is_told_by_how_much(service: Service) -> None:
-    """The tokens that were left when its turn came, and how many are missing."""
+    """The tokens that were left when its turn came, and how many are missing; of a budget below the block's own frame too."""
     short = await remember(service, "brief", kind="finding", pinned=True)
     long = await remember(service, "a very long story " * 40, kind="finding")
     told = await call(service, "why-not", id=long, budget_tokens=150)
     assert [f"{one.verb}: {one.rule}" for one in told.reasons] == ["inject: over-budget"]
     assert " of 150 that were left" in told.reasons[0].text
+    frame = (await call(service, "why-not", id=short, budget_tokens=3)).reasons[0]
+    assert frame.rule == "over-budget"
+    assert "the block's frame" in frame.text
+    assert "-" not in frame.text, "no budget is negative"
     assert await reasons(service, short, budget_tokens=150) == []
     assert await reasons(service, short, budget_tokens=150, caller=HUMAN) == []
     await call(service, "policy", set={"injection_enabled": False}, caller=HUMAN)

@@ -241,5 +241,5 @@ def run_process(settings: Settings, name: str, work: Any) -> int:
         hint = f" ({error.hint})" if error.hint else ""
         sys.stderr.write(f"amnesia {name}: {error.message}{hint}\n")
         return 1
-    logger.info(f"the {name} has stopped")
+    logger.info(f"amnesia {name} has stopped")
     return 0

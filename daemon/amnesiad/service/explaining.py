@@ -201,6 +201,9 @@ def _left_out(verb: str, workspace: Workspace, note: Note, chosen: selection.Sel
     if note.id in chosen.ids:
         return None
     cost, left, budget = workspace.cost(note.id), chosen.left.get(note.id), chosen.budget_tokens
+    if left is not None and left < 0:
+        text = f"its line costs {cost} tokens and the block's frame {budget - left}, {cost - left} more than {budget}"
+        return _obstacle(verb, "over-budget", text)
     if left is not None:
         text = f"its line costs {cost} tokens, {cost - left} more than the {left} of {budget} that were left for it"
         return _obstacle(verb, "over-budget", text)
