@@ -15,6 +15,7 @@ from amnesiad.core.errors import Invalid
 from amnesiad.core.render import glance_line
 from amnesiad.service import Service
 from amnesiad.service.glancing import MAX_AGE_MS
+from amnesiad.store import vault
 
 
 async def glance(service: Service, payload: dict[str, Any] | None = None, named: str | None = WORKSPACE) -> str:
@@ -58,6 +59,36 @@ async def test_the_latest_end_is_always_told(service: Service, clock: ManualCloc
     await call(service, "forget", id=note)
     clock.advance(120_000)
     assert (await glance(service)) == "🧠 0 active · last forgotten 2 min ago"
+
+
+async def test_what_others_forgot_is_not_read_for_every_line(
+    service: Service, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fleet's children forget thousands of notes that the session does not see: its line, status and audit read them
+    once, and again when another is forgotten."""
+    child = {"session": "s1", "agent": "a1", "agent_kind": "subagent"}
+    for number in range(9):
+        note_id = await remember(service, f"scrap {number}", caller=child)
+        await call(service, "forget", id=note_id, caller=child)
+    walks, graves = 0, vault.graves
+
+    def counted(*args: Any, **fields: Any) -> Any:
+        nonlocal walks
+        walks += 1
+        return graves(*args, **fields)
+
+    monkeypatch.setattr(vault, "graves", counted)
+    for _ in range(3):
+        assert "forgotten" not in await glance(service, {"session_id": "s1"})
+        status = await call(service, "status", caller={"session": "s1"})
+        assert (status.counts.forgotten, status.recent) == (0, ())
+        assert (await call(service, "audit", caller={"session": "s1"})).entries == ()
+    assert walks == 1
+    mine = await remember(service, "one")
+    await call(service, "forget", id=mine)
+    clock.advance(1)
+    assert "last forgotten just now" in await glance(service, {"session_id": "s1"})
+    assert [one.id for one in (await call(service, "audit", caller={"session": "s1"})).entries] == [mine]
 
 
 async def test_a_session_sees_what_its_agent_does(service: Service, clock: ManualClock) -> None:

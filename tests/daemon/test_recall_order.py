@@ -7,13 +7,14 @@ import random
 from typing import Any, Final
 
 import pytest
-from tests.daemon.desk import DAY, HUMAN, ManualClock, call, projection, remember, sweep
+from tests.daemon.desk import DAY, HUMAN, ManualClock, call, listed, projection, remember, sweep
 
 from amnesiad.core import recall as ranking
 from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import AmnesiaError
 from amnesiad.search import choice, content_words, index, recency
 from amnesiad.service import Service
+from amnesiad.store import vault
 
 CALLERS: Final[tuple[dict[str, Any], ...]] = (
     HUMAN,
@@ -204,3 +205,25 @@ async def test_a_tag_that_all_have_makes_nobody_look_at_all(
     answer = await call(service, "recall", tags=["coast"], peek=True)
     assert [note.content for note in answer.notes] == [f"coast {n}" for n in range(299, 0, -1) if n % 3][:10]
     assert len(set(looked)) < 60
+
+
+async def test_what_is_forgotten_while_a_list_is_read_doubles_nothing(
+    service: Service, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tombs are read in pages, and one more on top moves the others into the next page: each is listed once."""
+    ids = []
+    for number in range(9):
+        ids.append(await remember(service, f"scrap {number}"))
+        await call(service, "forget", id=ids[-1])
+        clock.advance(1)
+    more = [await remember(service, f"more {number}") for number in range(9)]
+    tombs = vault.tombs
+
+    async def meanwhile(*args: Any) -> Any:
+        clock.advance(1)
+        await call(service, "forget", id=more.pop())
+        return await tombs(*args)
+
+    monkeypatch.setattr(vault, "GRAVES_PER_READ", 2)
+    monkeypatch.setattr(vault, "tombs", meanwhile)
+    assert await listed(service, states=["forgotten"]) == ids[::-1]

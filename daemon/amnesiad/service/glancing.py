@@ -15,7 +15,7 @@ from amnesiad.core.errors import Invalid
 from amnesiad.core.render import glance_line
 from amnesiad.core.times import SECOND_MS
 from amnesiad.service.hooking import Hooking
-from amnesiad.service.tallying import tally
+from amnesiad.service.tallying import losses, tally
 
 MAX_AGE_MS: Final = 10 * SECOND_MS
 """How old the counts of a status line may be: counting a hundred thousand notes takes a fifth of a second."""
@@ -37,13 +37,14 @@ class Glancing(Hooking):
         if workspace is None:
             return ""
         caller, now = Caller(session=payload.any_id(("session_id",))), self.clock.now_ms()
-        seen = (await tally(workspace, now, max_age_ms=MAX_AGE_MS)).seen(workspace.audience(caller))
-        latest = await self._latest_graves(workspace, caller, 1)
+        sees = workspace.audience(caller)
+        seen = (await tally(workspace, now, max_age_ms=MAX_AGE_MS)).seen(sees)
+        _, forgotten_at = (await losses(workspace)).seen(sees)
         return glance_line(
             active=seen.by_state["active"],
             stale=seen.by_state["stale"],
             tokens=seen.tokens,
-            forgotten_ago_ms=max(0, now - latest[0].note.state_at) if latest else None,
+            forgotten_ago_ms=None if forgotten_at is None else max(0, now - forgotten_at),
         )
 
     async def _name_of(self, directory: str | None) -> str:

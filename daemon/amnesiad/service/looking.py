@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any, Final, cast
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -16,11 +14,11 @@ from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import Invalid, NotFound
 from amnesiad.core.events import AnyNoteEvent, event_type
 from amnesiad.core.notes import LIVE, Note, State, Words, apply, fold
-from amnesiad.projection import Class, Group, Use, group_of
+from amnesiad.projection import Class, Group, Use
 from amnesiad.search import newest
 from amnesiad.service.answers import view, view_fields
 from amnesiad.service.forgetting import Forgetting
-from amnesiad.service.tallying import tally
+from amnesiad.service.tallying import losses, tally
 from amnesiad.service.transitions import MAX_HISTORY as MAX_HISTORY
 from amnesiad.store import vault
 from amnesiad.store.log import Entry, seq_key
@@ -31,8 +29,6 @@ GRAVES: Final = "forgotten"
 """How a cursor among the forgotten notes, which a list shows last, begins."""
 RECENT: Final = 5
 """Ends that status names."""
-_graves: Final[WeakKeyDictionary[Workspace, tuple[int, Counter[Group]]]] = WeakKeyDictionary()
-"""How many notes were forgotten in all when they were last counted, and how many of each group: for status."""
 
 
 class Looking(Forgetting):
@@ -77,19 +73,35 @@ class Looking(Forgetting):
         """
         if request.tags:
             return [], None
-        behind = _grave_cursor(request.cursor)
         found: list[Note] = []
-        async for grave in vault.graves(self.redis, workspace.keys, until=None if behind is None else behind[0]):
-            note = grave.tomb.note
-            if behind is not None and (note.state_at, note.id) >= behind:
-                continue
-            if not visible(note, caller, workspace.policy) or not _listed(note, request):
+        async for tomb in self._tombs(workspace, caller, behind=_grave_cursor(request.cursor)):
+            if not _listed(tomb.note, request):
                 continue
             if len(found) == room:
                 last = found[-1] if found else None
                 return found, f"{GRAVES}:{last.state_at}:{last.id}" if last else f"{GRAVES}:"
-            found.append(note)
+            found.append(tomb.note)
         return found, None
+
+    async def _tombs(
+        self,
+        workspace: Workspace,
+        caller: Caller,
+        *,
+        since: int | None = None,
+        behind: tuple[int, str] | None = None,
+    ) -> AsyncIterator[vault.Tomb]:
+        """The forgotten notes that the caller may see, the latest first, each once; from ``since`` on, and those that
+        stand behind this time and id."""
+        until = None if behind is None else behind[0]
+        async for grave in vault.graves(self.redis, workspace.keys, since=since, until=until):
+            note = grave.tomb.note
+            place = (note.state_at, note.id)
+            # One that is forgotten meanwhile pushes one that was read already into the store's next page.
+            if behind is None or place < behind:
+                behind = place
+                if visible(note, caller, workspace.policy):
+                    yield grave.tomb
 
     def _bare_view(self, workspace: Workspace, note: Note, now: int) -> wire.NoteView:
         fields = view_fields(note, None, workspace.policy, Use(), workspace.name, now)
@@ -164,7 +176,7 @@ class Looking(Forgetting):
         workspace, _ = await self.reading(request)
         if workspace is None:
             return wire.AuditAnswer(entries=(), seq="0-0")
-        shown = await self._latest_graves(workspace, request.caller.to_core(), request.limit, since=request.since)
+        shown = await self._latest_tombs(workspace, request.caller.to_core(), request.limit, since=request.since)
         now = self.clock.now_ms()
         entries = tuple(
             wire.AuditEntry(
@@ -180,14 +192,18 @@ class Looking(Forgetting):
         )
         return wire.AuditAnswer(entries=entries, seq=workspace.position)
 
-    async def _latest_graves(
+    async def _latest_tombs(
         self, workspace: Workspace, caller: Caller, limit: int, *, since: int | None = None
     ) -> list[vault.Tomb]:
         """The latest forgotten notes that the caller may see, newest first: what it may not see costs it no place."""
+        if caller.role != "human":
+            # Whoever sees few or none of many must not have them all read to find out.
+            seen, _ = (await losses(workspace)).seen(workspace.audience(caller))
+            limit = min(limit, seen)
         found: list[vault.Tomb] = []
-        async for grave in vault.graves(self.redis, workspace.keys, since=since):
-            if visible(grave.tomb.note, caller, workspace.policy):
-                found.append(grave.tomb)
+        if limit:
+            async for tomb in self._tombs(workspace, caller, since=since):
+                found.append(tomb)
                 if len(found) == limit:
                     break
         return found
@@ -199,28 +215,18 @@ class Looking(Forgetting):
         Notes that time has ended but no pass has erased yet count as forgotten here already.
         """
         seen = (await tally(workspace, now)).seen(workspace.audience(caller))
-        seen.by_state["forgotten"] += await self._forgotten_count(workspace, caller)
+        if caller.role == "human":
+            forgotten = (await vault.totals(self.redis, workspace.keys)).get(FORGOTTEN, 0)
+        else:
+            forgotten, _ = (await losses(workspace)).seen(workspace.audience(caller))
+        seen.by_state["forgotten"] += forgotten
         return wire.Counts(**seen.by_state), seen.tokens, seen.next_expiry
-
-    async def _forgotten_count(self, workspace: Workspace, caller: Caller) -> int:
-        """How many forgotten notes the caller may see. They are counted by group, anew only where one was added."""
-        total = (await vault.totals(self.redis, workspace.keys)).get(FORGOTTEN, 0)
-        if caller.role == "human" or not total:
-            return total
-        counted, groups = _graves.get(workspace, (0, Counter()))
-        if counted != total:
-            groups = Counter()
-            async for grave in vault.graves(self.redis, workspace.keys):
-                groups[group_of(grave.tomb.note)] += 1
-            _graves[workspace] = total, groups
-        seen = workspace.audience(caller)
-        return sum(count for group, count in groups.items() if seen(group))
 
     async def recent_ends(self, workspace: Workspace, caller: Caller) -> tuple[wire.RecentEnd, ...]:
         """The latest forgotten notes the caller may see, newest first."""
         return tuple(
             wire.RecentEnd(id=tomb.note.id, reason=tomb.note.state_reason or "", at=tomb.note.state_at)
-            for tomb in await self._latest_graves(workspace, caller, RECENT)
+            for tomb in await self._latest_tombs(workspace, caller, RECENT)
         )
 
 

@@ -1,4 +1,5 @@
-"""How many notes a workspace has in each state, what they cost and when the next expires: counted in slices, for all.
+"""How many notes a workspace has in each state, what they cost and when the next expires; how many were forgotten, and
+when: counted in slices, for all.
 
 Counting looks at every note, so it lets others be answered in between, and it is kept by group, which is all that decides
 who may see a note: one count serves every caller. Who can do with a count that is some seconds old says so.
@@ -7,7 +8,7 @@ who may see a note: one count serves every caller. Who can do with a count that 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -15,6 +16,8 @@ from weakref import WeakKeyDictionary
 from amnesiad.core import clocks
 from amnesiad.core.notes import STATES, State
 from amnesiad.projection import Group, group_of
+from amnesiad.store import vault
+from amnesiad.store.units import FORGOTTEN
 from amnesiad.workspace import Workspace
 
 SLICE: Final = 1000
@@ -50,8 +53,24 @@ class Tally(NamedTuple):
         return Sum(by_state, tokens, min(expiries, default=None))
 
 
+class Losses(NamedTuple):
+    """The forgotten notes of all groups: how many in all and in each, and when the latest of each was forgotten (epoch
+    ms)."""
+
+    total: int
+    counts: Counter[Group]
+    latest: dict[Group, int]
+
+    def seen(self, sees: Callable[[Group], bool]) -> tuple[int, int | None]:
+        """How many there are in the groups that ``sees`` lets through, and when the latest of these was forgotten."""
+        groups = [group for group in self.counts if sees(group)]
+        return sum(self.counts[group] for group in groups), max((self.latest[group] for group in groups), default=None)
+
+
 _latest: Final[WeakKeyDictionary[Workspace, Tally]] = WeakKeyDictionary()
 _counting: Final[WeakKeyDictionary[Workspace, asyncio.Lock]] = WeakKeyDictionary()
+_losses: Final[WeakKeyDictionary[Workspace, Losses]] = WeakKeyDictionary()
+_digging: Final[WeakKeyDictionary[Workspace, asyncio.Lock]] = WeakKeyDictionary()
 
 
 async def tally(workspace: Workspace, now: int, *, max_age_ms: int = 0) -> Tally:
@@ -92,3 +111,21 @@ async def _count(workspace: Workspace, now: int) -> Tally:
         still_there = [note_id for note_id in live[group] if note_id in workspace.notes]
         sums[group] = Sum(dict(by_state), workspace.cost_of_all(still_there), expiries.get(group))
     return Tally(now, sums)
+
+
+async def losses(workspace: Workspace) -> Losses:
+    """The workspace's losses. All tombs are read only where the store counts others than were there the last time.
+
+    Raises ``StoreUnavailable``.
+    """
+    async with _digging.setdefault(workspace, asyncio.Lock()):
+        total = (await vault.totals(workspace.redis, workspace.keys)).get(FORGOTTEN, 0)
+        known = _losses.get(workspace)
+        if known is None or known.total != total:
+            known = Losses(total, Counter(), {})
+            async for grave in vault.graves(workspace.redis, workspace.keys):
+                group = group_of(grave.tomb.note)
+                known.counts[group] += 1
+                known.latest.setdefault(group, grave.tomb.note.state_at)
+            _losses[workspace] = known
+        return known
