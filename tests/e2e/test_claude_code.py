@@ -46,6 +46,7 @@ def claude(up: Up, project: Path, *options: str) -> str:
         "ANTHROPIC_API_KEY": "none",
         "ANTHROPIC_BASE_URL": "http://127.0.0.1:9",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_TMPDIR": str(project.parent),
         "CLAUDE_CODE_MAX_RETRIES": "0",
     }
     program = Path(spec.origin).parent / "_bundled" / "claude"

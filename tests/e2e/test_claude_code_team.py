@@ -80,6 +80,7 @@ def leading(up: Up, home: Path, project: Path, model: str, log: Path) -> Iterato
         "ANTHROPIC_API_KEY": KEY,
         "ANTHROPIC_BASE_URL": model,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_TMPDIR": str(home),
         "CLAUDE_CODE_DISABLE_OFFICIAL_MARKETPLACE_AUTOINSTALL": "1",
         "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1",
     }

@@ -78,6 +78,7 @@ def converse(up: Up, project: Path, model: str) -> None:
         "ANTHROPIC_API_KEY": "none",
         "ANTHROPIC_BASE_URL": model,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_TMPDIR": home,
     }
     subprocess.run(
         [str(program), "-p", "mend the deploy", *options],
