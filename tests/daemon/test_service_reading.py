@@ -489,8 +489,8 @@ async def test_injection_can_be_switched_off(service: Service) -> None:
 
 
 async def test_with_the_store_away_reads_degrade_and_writes_refuse(tmp_path: Path, clock: ManualClock) -> None:
-    """C41: the store stops: recall and list answer from the projection and say so, inject, fire and writes refuse at
-    once, and when it is back everything goes on."""
+    """C41: the store stops: recall and list answer from the projection and say so, inject, fire, writes and what asks for an
+    answer ``after`` what is known refuse at once, and when it is back everything goes on."""
     server = EmbeddedServer(tmp_path / "data")
     await server.start()
     client = await connect(server.url)
@@ -512,6 +512,7 @@ async def test_with_the_store_away_reads_degrade_and_writes_refuse(tmp_path: Pat
             ("forget", {"id": note_id}),
             ("policy", {"set": {"default_ttl": "1d"}}),
             ("recall", {"workspace": "never opened"}),
+            *((verb, {"after": "99999999999999-0"}) for verb in ("recall", "list", "preview", "status", "owners")),
         ]
         for verb, fields in refusing:
             assert (await refused(call(service, verb, **fields))).code == "store_unavailable", verb

@@ -27,6 +27,7 @@ from amnesiad.store import vault, workspaces
 from amnesiad.store.clock import StoreClock
 from amnesiad.store.connect import Store
 from amnesiad.store.keyring import Keyring
+from amnesiad.store.log import at_or_past
 from amnesiad.store.owners import touch_owners
 from amnesiad.tokens import counter_for
 from amnesiad.workspace import Workspace
@@ -163,8 +164,9 @@ class Base:
                 self.alive(workspace, request.caller.to_core(), self.clock.now_ms())
             return workspace, False
         except StoreUnavailable:
-            if (workspace := self._workspaces.get(request.workspace)) is None:
-                raise
+            workspace = self._workspaces.get(request.workspace)
+            if workspace is None or (request.after is not None and not at_or_past(workspace.position, request.after)):
+                raise  # what was asked for is not known here, and an answer without it would not be one
             return workspace, True
 
     async def caught_up(self, name: str) -> Workspace | None:
