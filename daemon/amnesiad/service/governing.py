@@ -6,7 +6,8 @@ What is heard of agents is ``hearing``'s business, what the worker is asked to d
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from amnesiad import wire
@@ -143,39 +144,9 @@ class Governing(Explaining):
             await self._check_policy(known, caller, names)
 
         bare = -1
-
-        def decide(workspace: Workspace, change: Change) -> wire.PolicyAnswer:
-            check_policy(caller, names, {note.provenance for note in workspace.notes.values()})
-            answer = wire.PolicyAnswer(values={}, seq="")
-            wanted = {name: value for name, value in workspace.overrides.items() if name not in request.reset} | changes
-            after = apply_overrides(workspace.base, wanted)
-            sets = {
-                name: value
-                for name, value in changes.items()
-                if name not in workspace.overrides or workspace.overrides[name] != value
-            }
-            resets = tuple(name for name in request.reset if name in workspace.overrides)
-            if not sets and not resets:
-                return answer
-            if after.restorable and not workspace.policy.restorable and workspace.policy_version != bare:
-                raise _CopiesLeft
-            unit, version = change.builder.unit, workspace.policy_version
-            for name in (*sets, *resets):
-                event = PolicyChanged(
-                    at=change.now,
-                    actor=caller.actor,
-                    name=name,
-                    old=_scalar(getattr(workspace.policy, name)),
-                    new=_scalar(getattr(after, name)),
-                    reset=name in resets,
-                    policy_version=version + 1,
-                )
-                unit.events.append(encode(event))
-            write_policy(unit, workspace.keys, version, sets, resets)
-            return answer
-
         for _ in range(MAX_ATTEMPTS):
             with contextlib.suppress(_CopiesLeft):
+                decide = partial(_overriding, caller, request, changes, bare)
                 await self.write(request, wire.PolicyAnswer, decide)
                 break
             bare = await self._without_copies(request.workspace)
@@ -288,6 +259,46 @@ class Governing(Explaining):
 
 class _CopiesLeft(Exception):
     """Copies are to be kept again, and it is not known that none is left from before."""
+
+
+def _overriding(
+    caller: Caller,
+    request: wire.PolicyRequest,
+    changes: Mapping[str, object],
+    bare: int,
+    workspace: Workspace,
+    change: Change,
+) -> wire.PolicyAnswer:
+    """Decide a change of overrides, ``changes`` being what is set, in canonical form. Raises ``_CopiesLeft`` where copies
+    are kept from here on and ``bare`` is not the version of the policy under which none was left."""
+    check_policy(caller, (*request.set, *request.reset), {note.provenance for note in workspace.notes.values()})
+    answer = wire.PolicyAnswer(values={}, seq="")
+    wanted = {name: value for name, value in workspace.overrides.items() if name not in request.reset} | changes
+    after = apply_overrides(workspace.base, wanted)
+    sets = {
+        name: value
+        for name, value in changes.items()
+        if name not in workspace.overrides or workspace.overrides[name] != value
+    }
+    resets = tuple(name for name in request.reset if name in workspace.overrides)
+    if not sets and not resets:
+        return answer
+    if after.restorable and not workspace.policy.restorable and workspace.policy_version != bare:
+        raise _CopiesLeft
+    unit, version = change.builder.unit, workspace.policy_version
+    for name in (*sets, *resets):
+        event = PolicyChanged(
+            at=change.now,
+            actor=caller.actor,
+            name=name,
+            old=_scalar(getattr(workspace.policy, name)),
+            new=_scalar(getattr(after, name)),
+            reset=name in resets,
+            policy_version=version + 1,
+        )
+        unit.events.append(encode(event))
+    write_policy(unit, workspace.keys, version, sets, resets)
+    return answer
 
 
 def _scalar(value: object) -> str | int | float | bool | None:
