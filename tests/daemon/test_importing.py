@@ -273,6 +273,11 @@ class TestWhoMay:
         answer = await taken_in(service, await exported(service), role="agent")
         assert [problem.code for problem in answer.problems] == ["forbidden", "forbidden"]
         assert await recalled(service, workspace=ELSEWHERE) == ["the agent's"]
+        lines = parsed(await exported(service))
+        mine = [line for line in lines if line["line"] == "note" and line["words"]["content"] == "the agent's"]
+        mine[0]["events"][0]["provenance"] = "user-stated"
+        forged = await taken_in(service, mine, workspace="forged", role="agent")
+        assert [problem.code for problem in forged.problems] == ["forbidden"]
         plain = await taken_in(service, [{"content": "forged", "provenance": "human"}], role="agent")
         assert [problem.code for problem in plain.problems] == ["forbidden"]
 

@@ -255,6 +255,33 @@ async def test_an_anchor_stays_inside_the_workspace(service: Service, path: str)
         assert (error.code, error.field) == ("invalid", field)
 
 
+@pytest.mark.parametrize("key", [None, "port"])
+async def test_reinstating_makes_no_second_of_a_text_or_slot(service: Service, key: str | None) -> None:
+    """V27: while the text lives again, or its slot has another value, reinstating is refused and says which note that is."""
+    old = await remember(service, "port 8080", kind="finding", key=key)
+    await call(service, "revoke", id=old, reason="no")
+    new = await remember(service, "port 8080" if key is None else "port 9090", kind="finding", key=key)
+    error = await refused_unchanged(service, "reinstate", id=old)
+    assert (error.code, error.rule) == ("refused", "duplicate-text" if key is None else "slot-taken")
+    assert new in error.message
+    await call(service, "revoke", id=new, reason="no")
+    assert (await call(service, "reinstate", id=old)).state == "active"
+
+
+async def test_what_undo_brings_back_is_anchored_to_the_files_of_now(service: Service, tmp_path: Path) -> None:
+    """V12: a note that was revoked while its file changed is not in doubt for that once the revocation is undone."""
+    place = {"workspace": str(tmp_path)}
+    (tmp_path / "a.py").write_text("one")
+    note_id = await remember(service, "about a file", kind="finding", anchors=["a.py"], **place)
+    (before,) = (await call(service, "inspect", id=note_id, **place)).note.anchors
+    await call(service, "revoke", id=note_id, reason="no", **place)
+    (tmp_path / "a.py").write_text("two")
+    assert (await call(service, "undo", id=note_id, **place)).state == "active"
+    (after,) = (await call(service, "inspect", id=note_id, **place)).note.anchors
+    assert after.sha256 not in (None, before.sha256)
+    assert await problems(service, str(tmp_path)) == ()
+
+
 async def test_a_link_out_of_the_workspace_is_not_followed(service: Service, tmp_path: Path) -> None:
     """V12: a symbolic link that leads outside is anchored without a hash: no file outside is ever read."""
     (tmp_path / "outside").write_text("secret")

@@ -239,6 +239,18 @@ async def test_superseding_with_content_inherits_the_slot(service: Service) -> N
     assert "we have one now" in (await call(service, "inspect", id=old)).text
 
 
+async def test_a_list_by_tags_is_exact(service: Service) -> None:
+    """C24: a tag that is made of the same words as another is another, for a list as for a recall and a forget."""
+    tags = ["a,b", "a|b", "a b", "A,B", "b,a"]
+    ids = {
+        tag: await remember(service, f"tagged {number}", kind="finding", tags=[tag]) for number, tag in enumerate(tags)
+    }
+    for tag, note_id in ids.items():
+        assert await listed(service, tags=[tag]) == [note_id]
+        assert [note.id for note in (await call(service, "recall", tags=[tag])).notes] == [note_id]
+        assert list((await call(service, "forget", tags=[tag], dry_run=True)).ids) == [note_id]
+
+
 EDITS: list[tuple[str, Any, dict[str, Any], dict[str, Any]]] = [
     ("tags", ["new"], {"tags": ["old"]}, {"tags": ["new"]}),
     ("anchors", ["new.py"], {"paths": ["old.py"]}, {"paths": ["new.py"]}),
