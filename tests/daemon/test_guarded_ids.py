@@ -82,6 +82,12 @@ class TestIds:
         await call(service, "policy", set={"secret_guard": "off"})
         await call(service, verb, caller={"session": TOKEN}, **fields)
 
+    async def test_a_turn_is_an_id_too(self, service: Service) -> None:
+        """It stands in the name of a key, and beside each note that was shown in it."""
+        await remember(service, "there before", triggers=[{"event": "pre-run"}])
+        error = await refused_unchanged(service, "fire", event="pre-run", turn=TOKEN, caller={"session": "s1"})
+        assert (error.rule, error.field) == ("secret-guard", "turn")
+
     async def test_nor_does_forgetting_many_or_setting_policy(self, service: Service) -> None:
         """Neither several units in one call nor an event of the workspace let one through."""
         for number in range(3):
