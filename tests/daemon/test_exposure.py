@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.daemon.desk import DAY, HUMAN, ManualClock, call, kept, refused, remember
+from tests.daemon.desk import DAY, HUMAN, ManualClock, call, kept, projection, refused, remember
 
 from amnesiad import wire
 from amnesiad.service import Service, exposing, ledger
@@ -83,7 +83,7 @@ async def test_only_those_who_see_the_whole_may_ask(service: Service, clock: Man
 
 async def test_it_says_where_it_stopped(service: Service, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the ledger is, so much of it is looked at, and the answer says that it goes on."""
-    monkeypatch.setattr(exposing, "PAGE", 4)
+    monkeypatch.setattr(ledger, "PAGE", 4)
     monkeypatch.setattr(exposing, "MAX_SCANNED", 8)
     monkeypatch.setattr(exposing, "MAX_WROTE", 2)
     note_id = await remember(service, "the port is 8080", kind="finding")
@@ -104,7 +104,22 @@ async def test_it_says_where_it_stopped(service: Service, clock: ManualClock, mo
     row = (await exposure(service, note_id, limit=1)).rows[0]
     assert (len(row.wrote), row.wrote_count) == (2, 3)
     assert (await exposure(service, note_id, limit=1)).total == 2
-    assert ledger.MAX_SCANNED % 500 == 0, "whole pages"
+
+
+async def test_what_somebody_else_put_into_the_ledger_ends_no_look(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V09: an entry that is none of ours among the others hides nothing that lies behind it, from exposure or ledger."""
+    monkeypatch.setattr(ledger, "PAGE", 3)
+    note_id = await remember(service, "the port is 8080", kind="finding")
+    await call(service, "inject", caller=S2)
+    await service.redis.xadd((await projection(service)).keys.access, {"x": "foreign"})
+    await call(service, "inject", caller=S1)
+    await call(service, "inject", caller=S1)
+    answer = await exposure(service, note_id)
+    assert {(row.session, row.times) for row in answer.rows} == {("s1", 2), ("s2", 1)}
+    assert not answer.cut
+    assert len((await call(service, "ledger", caller=HUMAN)).rows) == 3
 
 
 async def test_asking_changes_nothing(service: Service) -> None:

@@ -18,8 +18,6 @@ from amnesiad.core.errors import AmnesiaError, NotFound
 from amnesiad.service.ledger import MAX_SCANNED, Ledger, Shown, read_shown
 from amnesiad.workspace import Workspace
 
-PAGE: Final = 500
-"""Ledger entries per read: a megabyte or two, and some milliseconds during which nobody else is answered."""
 NOTES_AT_ONCE: Final = 5000
 """Notes looked at without letting others be answered in between."""
 MAX_WROTE: Final = 50
@@ -97,23 +95,18 @@ class Exposing(Ledger):
     async def _showings(self, workspace: Workspace, note_id: str) -> tuple[dict[_Who, _Seen], int | None, bool]:
         """Who was shown it, how far back (epoch ms) was looked, and whether the ledger goes back further."""
         found: dict[_Who, _Seen] = {}
-        needle, before, since, looked = note_id.encode(), "+", None, 0
-        while looked < MAX_SCANNED:
-            page = await workspace.witness.entries(PAGE, before=before)
-            for _, raw in page:
-                # Most entries have nothing to do with it, and need not be decoded to know that.
-                if needle in raw and (shown := read_shown(raw)) is not None:
-                    for kind, version in _ways(shown, note_id):
-                        who = _Who(shown.session, shown.owner, shown.actor)
-                        found.setdefault(who, _Seen()).add(shown.at, kind, version)
-            looked += len(page)
-            if page:
-                since = int(page[-1][0].partition("-")[0])
-                before = f"({page[-1][0]}"
-            if len(page) < PAGE:
-                return found, since, False
-            await asyncio.sleep(0)
-        return found, since, bool(await workspace.witness.entries(1, before=before))
+        needle, since, looked = note_id.encode(), None, 0
+        async for seq, raw in self._entries(workspace):
+            if looked == MAX_SCANNED:
+                return found, since, True
+            looked += 1
+            since = int(seq.partition("-")[0])
+            # Most entries have nothing to do with it, and need not be decoded to know that.
+            if needle in raw and (shown := read_shown(raw)) is not None:
+                for kind, version in _ways(shown, note_id):
+                    who = _Who(shown.session, shown.owner, shown.actor)
+                    found.setdefault(who, _Seen()).add(shown.at, kind, version)
+        return found, since, False
 
     async def _wrote(self, workspace: Workspace, caller: Caller, seen: dict[_Who, _Seen]) -> list[list[str]]:
         """For each of them the notes it wrote since, the earliest first."""
