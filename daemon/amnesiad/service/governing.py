@@ -6,7 +6,7 @@ What is heard of agents is ``hearing``'s business, what the worker is asked to d
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -264,7 +264,7 @@ class _CopiesLeft(Exception):
 def _overriding(
     caller: Caller,
     request: wire.PolicyRequest,
-    changes: Mapping[str, object],
+    changes: dict[str, object],
     bare: int,
     workspace: Workspace,
     change: Change,
