@@ -6,11 +6,26 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.workers.seeding import MINUTE, START_MS, World, ids
+from tests.workers.seeding import KEYRING, MINUTE, START_MS, World, ids
 from tests.workers.yard import Yard
 
+from amnesiad.core import decisions
+from amnesiad.core.callers import Caller
 from amnesiad.core.kinds import DAY_MS
-from amnesiad.store.owners import AWAY_MS, GRACE_MS, UNFINISHED, close_owner, finish_owner, read_owner, touch_owners
+from amnesiad.store.due import read_items
+from amnesiad.store.owners import (
+    AWAY_MS,
+    GRACE_MS,
+    UNFINISHED,
+    close_owner,
+    finish_owner,
+    lapsed_owners,
+    read_owner,
+    touch_owners,
+)
+from amnesiad.store.policies import read_policy
+from amnesiad.store.units import Builder
+from amnesiad.store.vault import words
 from amnesiad_workers.passes import Context, Figures, reconcile, unplug
 from amnesiad_workers.passes import ending as ending_module
 
@@ -192,3 +207,77 @@ async def test_an_owner_that_is_back_before_its_end_is_finished_keeps_its_lease(
     assert (await world.call("s", "new")).status == "ok"
     await finish_owner(world.log, "s")
     assert await world.redis.zscore(world.keys.leases, "s") == world.now
+
+
+async def test_a_session_has_a_longer_lease_and_takes_its_children_along(world: World) -> None:
+    """C33: a session may be silent for weeks; when it is over, its children's notes are, though these still show life."""
+    await world.open("s")
+    await world.remember("mine", scope="session", owner="s", incarnation=1, ttl_ms=None)
+    ends = START_MS + world.context.session_lease
+    for lapses in (START_MS + world.context.child_lease, ends - AWAY_MS):
+        world.now = lapses - GRACE_MS
+        await reconcile(world.context, world.ws)
+        await live_until(world, lapses)
+        assert await world.note("mine") is not None
+    await world.open("s/a")
+    await world.remember("childs", scope="session", owner="s/a", incarnation=1, ttl_ms=None)
+    await live_until(world, ends)
+    assert await world.note("mine") is None
+    assert await world.note("childs") is None
+
+
+async def test_who_is_back_while_its_end_is_finished_is_not_ended_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V28: reconciliation finishes an end; the owner that has begun another life meanwhile keeps what it wrote in it."""
+    await world.open("s/a")
+    await world.remember("old", scope="session", owner="s/a", incarnation=1, ttl_ms=None)
+    await close_owner(world.log, "s/a", heard_at=world.now + 1, at=None, source=None)
+    world.now += MINUTE
+
+    async def then_back(*args: Any) -> Any:
+        rows = await lapsed_owners(*args)
+        await world.open("s/a")
+        await world.remember("new", scope="session", owner="s/a", incarnation=2, ttl_ms=None)
+        return rows
+
+    monkeypatch.setattr(ending_module, "lapsed_owners", then_back)
+    await reconcile(world.context, world.ws)
+    assert await world.note("old") is None
+    assert await world.note("new") is not None
+    assert (await read_owner(world.redis, world.keys, "s/a")).open
+
+
+async def test_what_time_had_ended_ends_under_its_own_code(world: World) -> None:
+    """C33: a note that was over before its owner is audited as expired, whichever pass came to it first."""
+    await world.open("s/a")
+    await world.remember("over", scope="session", owner="s/a", incarnation=1)
+    world.now += 2 * MINUTE
+    figures = await unplug(world.context, world.ws, "s/a", heard_at=world.now)
+    assert (figures.expired, figures.forgotten) == (1, 1)
+    assert [getattr(event, "reason", None) for event in await world.events("over")] == [None, "ttl", "expired"]
+
+
+async def test_a_note_that_changes_under_its_end_is_ended_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """V28: somebody pins it after it was read and before its end is written; the end is decided again."""
+    await world.open("s/a")
+    await world.remember("x", scope="session", owner="s/a", incarnation=1, ttl_ms=None)
+
+    async def then_pinned(*args: Any) -> Any:
+        items = await read_items(*args)
+        monkeypatch.setattr(ending_module, "read_items", read_items)
+        note = await world.note("x")
+        assert note is not None
+        (old,) = await words(world.redis, world.keys, ["x"])
+        policy = await read_policy(world.redis, world.keys, world.policy)
+        builder = Builder(world.keys, KEYRING, policy.policy, policy.version)
+        builder.change(note, decisions.pin(note, Caller(role="human"), world.now), old)
+        assert (await world.log.commit(builder.build())).status == "ok"
+        return items
+
+    monkeypatch.setattr(ending_module, "read_items", then_pinned)
+    figures = await unplug(world.context, world.ws, "s/a", heard_at=world.now + 1)
+    assert (figures.conflicts, figures.forgotten) == (1, 1)
+    assert await world.note("x") is None
