@@ -44,6 +44,8 @@ _LINE_BREAKS: Final = re.compile("\r\n|[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _PICTURES: Final = 0x2400
 """Unicode's pictures of the control characters 0x00-0x1f stand here in the same order."""
 _FRAME: Final = re.compile(r"(amnesia)[\s\W_]+(memory)", re.IGNORECASE)
+_WRAPPER: Final = re.compile(r"<(?=[\s/]*system[\s_-]*reminder)", re.IGNORECASE)
+"""The tag that Claude Code puts around what a hook tells it: a note must not close it."""
 _ADDRESS: Final = re.compile(
     r"\[(\s*(?:[0-9a-z]{10}|revoked|expired|done|forgotten|correction|superseded(?:\s+by\s[^\]]{0,40})?)\s*)\]",
     re.IGNORECASE,
@@ -79,18 +81,21 @@ def one_line(text: str) -> str:
 
     Line breaks become ``⏎``, a tab a space, other control characters their pictures; characters that show nothing
     (bidirectional, zero-width, tags) are dropped. The frame's name gets a ``·`` between its words, and brackets around
-    what looks like a note's id or state become ``⟦⟧``. Everything else stays as it is. Idempotent.
+    what looks like a note's id or state become ``⟦⟧``. The tag that an agent may put around what it is told begins with
+    ``‹``. Everything else stays as it is. Idempotent.
     """
     if not (text.isascii() and text.isprintable()):
         text = _LINE_BREAKS.sub(LINE_BREAK, text).translate(_neutral)
         folded = unicodedata.normalize("NFKC", text).translate(_NO_SELECTORS)
         # Full-width letters and brackets, or a selector that shows nothing behind a letter, would pass for the frame
         # without being equal to it.
-        if folded != text and (_FRAME.search(folded) or _ADDRESS.search(folded)):
+        if folded != text and any(form.search(folded) for form in (_FRAME, _ADDRESS, _WRAPPER)):
             text = _LINE_BREAKS.sub(LINE_BREAK, folded).translate(_neutral)
     # Most texts hold nothing of the kind, and looking is cheaper than matching.
     if not text.isascii() or "amnesia" in text.lower():
         text = _FRAME.sub(r"\1·\2", text)
+    if "<" in text:
+        text = _WRAPPER.sub("‹", text)
     return _ADDRESS.sub(r"⟦\1⟧", text) if "[" in text else text
 
 

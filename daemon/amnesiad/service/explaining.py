@@ -178,21 +178,7 @@ class Explaining(Injecting):
             at = format_time(shown[0])
             text = f"it was shown to session {viewer.context} at {at}, and comes once until compaction"
             return _obstacle("fire", "shown-already", text)
-        hit = [
-            one
-            for one, why in workspace.triggered_by(occasion, viewer, now)
-            if may_fire(fired.get(one.id), why.cooldown_ms, "", now)
-        ]
-        candidates = (ranking.Candidate(one, workspace.words[one.id]) for one in hit)
-        ids = tuple(one.note.id for one in ranking.order_without_query(candidates, workspace.policy, now))
-        pool = selection.Listed(hit, workspace.policy, workspace.last_access, now)
-        step = selection.Step(
-            matched=ids,
-            on_path=frozenset(ids),
-            corrections=() if owed is None else owed.choose(workspace, viewer),
-            successors=() if owed is None else owed.successors,
-        )
-        chosen = self._fill(workspace, viewer, pool, step, workspace.policy.max_injected_tokens, now)
+        chosen = self._fired(workspace, viewer, occasion, fired.get, "", owed, now)
         return _left_out("fire", workspace, note, chosen)
 
 

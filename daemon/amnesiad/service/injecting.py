@@ -7,7 +7,7 @@ The choice under the budget is ``core.inject``'s.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -230,20 +230,9 @@ class Injecting(Recalling):
         def select(workspace: Workspace, now: int) -> Selected[wire.FireAnswer]:
             if not workspace.policy.injection_enabled:
                 return Selected(wire.FireAnswer(notes=(), text="", tokens=0, seq=workspace.position), (), (), b"")
-            hit = [
-                note
-                for note, trigger in workspace.triggered_by(occasion, caller, now)
-                if may_fire(None if once is None else once.shown(note.id), trigger.cooldown_ms, turn, now)
-            ]
-            ranked = ranking.order_without_query(
-                (ranking.Candidate(note, workspace.words[note.id]) for note in hit), workspace.policy, now
+            chosen = self._fired(
+                workspace, caller, occasion, lambda id_: None if once is None else once.shown(id_), turn, owed, now
             )
-            ids = tuple(one.note.id for one in ranked)
-            step = selection.Step(matched=ids, on_path=frozenset(ids))
-            if owed is not None and ids:
-                step = _corrected(step, owed, workspace, caller)
-            pool = selection.Listed(hit, workspace.policy, workspace.last_access, now)
-            chosen = self._fill(workspace, caller, pool, step, workspace.policy.max_injected_tokens, now)
             used = tuple(note for note in (workspace.settled(id_, now) for id_ in chosen.ids) if note is not None)
             answer = wire.FireAnswer(
                 notes=tuple(view(workspace, note, now) for note in used),
@@ -252,7 +241,7 @@ class Injecting(Recalling):
                 corrections=chosen.corrections,
                 seq=workspace.position,
             )
-            entry = _block_entry("fire", workspace, caller, chosen, now, owed if ids else None)
+            entry = _block_entry("fire", workspace, caller, chosen, now, owed)
             return Selected(answer, used, (), entry)
 
         shown = await self.show(workspace, request, select, strict=True, once=once, corrections=owed)
@@ -262,6 +251,30 @@ class Injecting(Recalling):
         if used and workspace.policy.injection_renews != "never":
             self.renew_used(request.workspace, caller, used)
         return answer
+
+    def _fired(
+        self,
+        workspace: Workspace,
+        caller: Caller,
+        occasion: triggers.Occasion,
+        shown: Callable[[str], tuple[int, str] | None],
+        turn: str,
+        owed: Corrections | None,
+        now: int,
+    ) -> selection.Selection:
+        """What the occasion brings. ``shown(id)`` is when and in which turn the context was shown the note already."""
+        hit = [
+            note
+            for note, trigger in workspace.triggered_by(occasion, caller, now)
+            if may_fire(shown(note.id), trigger.cooldown_ms, turn, now)
+        ]
+        candidates = (ranking.Candidate(note, workspace.words[note.id]) for note in hit)
+        ids = tuple(one.note.id for one in ranking.order_without_query(candidates, workspace.policy, now))
+        step = selection.Step(matched=ids, on_path=frozenset(ids))
+        if owed is not None and ids:
+            step = _corrected(step, owed, workspace, caller)
+        pool = selection.Listed(hit, workspace.policy, workspace.last_access, now)
+        return self._fill(workspace, caller, pool, step, workspace.policy.max_injected_tokens, now)
 
 
 def may_fire(shown: tuple[int, str] | None, cooldown_ms: int | None, turn: str, now: int) -> bool:

@@ -96,12 +96,8 @@ class Looking(Forgetting):
         until = None if behind is None else behind[0]
         async for grave in vault.graves(self.redis, workspace.keys, since=since, until=until):
             note = grave.tomb.note
-            place = (note.state_at, note.id)
-            # One that is forgotten meanwhile pushes one that was read already into the store's next page.
-            if behind is None or place < behind:
-                behind = place
-                if visible(note, caller, workspace.policy):
-                    yield grave.tomb
+            if (behind is None or (note.state_at, note.id) < behind) and visible(note, caller, workspace.policy):
+                yield grave.tomb
 
     def _bare_view(self, workspace: Workspace, note: Note, now: int) -> wire.NoteView:
         fields = view_fields(note, None, workspace.policy, Use(), workspace.name, now)

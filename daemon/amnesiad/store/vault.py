@@ -245,18 +245,25 @@ async def graves(
     ``since`` and ``until`` bound when they were forgotten (epoch ms, both included). One whose tomb cannot be read is
     left out: ``verify`` names it.
     """
-    least, most = "-inf" if since is None else since, "+inf" if until is None else until
-    start = 0
+    least: float | str = "-inf" if since is None else since
+    most: float | str = "+inf" if until is None else until
+    read: set[bytes] = set()
     while True:
+        # By time, not by number: a note that is forgotten meanwhile must not push one into the next page.
         with store_errors():
-            raw = await redis.zrevrangebyscore(keys.audit, most, least, start=start, num=GRAVES_PER_READ)
-        ids = [id_.decode(errors="replace") for id_ in cast(list[bytes], raw)]
-        for grave in await tombs(redis, keys, ids):
+            raw = await redis.zrevrangebyscore(
+                keys.audit, most, least, start=len(read), num=GRAVES_PER_READ, withscores=True
+            )
+        rows = cast(list[tuple[bytes, float]], raw)
+        for grave in await tombs(redis, keys, [id_.decode(errors="replace") for id_, _ in rows if id_ not in read]):
             if grave is not None:
                 yield grave
-        if len(ids) < GRAVES_PER_READ:
+        if len(rows) < GRAVES_PER_READ:
             return
-        start += len(ids)
+        if rows[-1][1] != most:
+            read.clear()
+        most = rows[-1][1]
+        read.update(id_ for id_, at in rows if at == most)
 
 
 async def totals(redis: Redis, keys: Keys) -> dict[str, int]:
