@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
-from tests.workers.seeding import KEYRING, World, new_world
+from tests.workers.seeding import KEYRING, MINUTE, World, new_world
 
 from amnesiad.core import decisions
 from amnesiad.core.callers import Caller
@@ -143,3 +143,31 @@ async def test_some_notes_may_be_checked_alone(world: World, tmp_path: Path) -> 
     assert (await check_anchors(world.context, world.ws, ["other00000", "nobody0000"])).stale == 1
     assert await state(world) == ("active", ())
     assert (await check_anchors(world.context, world.ws)).stale == 1
+
+
+async def test_any_of_a_note_s_files_is_enough(world: World, tmp_path: Path) -> None:
+    """V12: the first file is as it was and the last is not; a file that was never read says nothing."""
+    root = tmp_path / "root"
+    (root / "b.py").write_text("one")
+    anchors = [anchored(root / "a.py"), Anchor("nowhere.py"), anchored(root / "b.py")]
+    await world.remember("several000", kind="finding", ttl_ms=None, anchors=anchors)
+    assert (await check_anchors(world.context, world.ws)).stale == 0
+    (root / "b.py").write_text("two")
+    assert (await check_anchors(world.context, world.ws)).stale == 1
+    note = await world.note("several000")
+    assert note is not None
+    assert note.causes == ("anchor",)
+
+
+async def test_what_is_over_or_damaged_is_not_flagged(world: World, tmp_path: Path) -> None:
+    """V09: a note that time has ended is left to its settling without a word; one that cannot be read is named."""
+    file = anchored(tmp_path / "root" / "a.py")
+    await world.remember("over000000", anchors=[file])
+    await world.remember("bad0000000", kind="finding", ttl_ms=None, anchors=[file])
+    await world.redis.hset(world.keys.heads, "bad0000000", "garbage")
+    world.now += 2 * MINUTE
+    (tmp_path / "root" / "a.py").write_text("two")
+    figures = await check_anchors(world.context, world.ws)
+    assert figures.stale == 1
+    assert [told.partition(":")[0] for told in figures.unreadable] == ["bad0000000"]
+    assert len(await world.events("over000000")) == 1
