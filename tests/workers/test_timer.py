@@ -84,11 +84,13 @@ async def has(yard: Yard, names: set[str]) -> bool:
 
 
 async def test_nothing_is_asked_of_nobody(yard: Yard, timers: list[Timer]) -> None:
-    """Without a worker no jobs pile up, however long; when one comes, what is due is asked for at once."""
+    """Without a worker no jobs pile up, however long, and the timer does not spin over what is due; when one comes, that
+    is asked for at once."""
     yard.world.now = yard.clock.now_ms() - MINUTE
     await yard.world.remember("a")
     for _ in range(20):
         await hinted(timers[0], yard.world.ws)
+    await wait_until(lambda: yard.world.ws not in timers[0]._due)
     assert await yard.queued() == []
     await pretend_worker(yard.redis)
     await wait_until(lambda: settles(yard))
