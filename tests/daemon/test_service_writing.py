@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from tests.daemon.desk import (
+    DAY,
     HUMAN,
+    ManualClock,
     Recorder,
     call,
     kept,
@@ -237,6 +239,21 @@ async def test_superseding_with_content_inherits_the_slot(service: Service) -> N
     assert (new.kind, new.key, new.supersedes) == ("decision", "deploy", (old,))
     assert await log_types(service) == ["created", "created", "superseded"]
     assert "we have one now" in (await call(service, "inspect", id=old)).text
+
+
+@pytest.mark.parametrize("kind", ["fact", "finding"])
+@pytest.mark.parametrize("key", [None, "port"])
+async def test_what_is_over_holds_neither_text_nor_slot(
+    service: Service, clock: ManualClock, kind: str, key: str | None
+) -> None:
+    """C10, C14: said again after its end, which no pass has written down yet, it is a note of its own and replaces none."""
+    text = "the port is 8080" if key is None else "the port is 9090"
+    await remember(service, "the port is 8080", kind=kind, key=key, ttl_ms="1d")
+    clock.advance(2 * DAY)
+    answer = await call(service, "remember", content=text, kind=kind, key=key)
+    assert (answer.created, answer.superseded) == (True, ())
+    assert await listed(service) == [answer.id]
+    assert await problems(service) == ()
 
 
 async def test_a_list_by_tags_is_exact(service: Service) -> None:
