@@ -316,6 +316,60 @@ async def test_more_than_the_bound_in_flight_is_busy(
     await other.close()
 
 
+@pytest.mark.parametrize("verb", ["import", "export"])
+async def test_a_stream_takes_a_place_among_the_requests_in_flight(
+    verb: str, line: Wire, clerk: Clerk, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An import that sends nothing and an export that nobody reads count as any request, and past the bound are busy."""
+    monkeypatch.setattr(app_module, "MAX_IN_FLIGHT", 1)
+    clerk.texts = {f"{number:0>10}": "x" * 100_000 for number in range(100)}
+    stream = _STREAMS[verb]
+    await line.send(stream)
+    other = await Wire.to(place / "a.sock")
+
+    async def in_flight() -> bool:
+        return bool((await other.ask("/healthz", method="GET")).json["in_flight"] == 1)
+
+    await wait_until(in_flight)
+    await other.send(stream)
+    assert (await other.reply()).status == 429
+    await other.close()
+
+
+async def test_an_import_whose_lines_stop_coming_is_ended(
+    line: Wire, clerk: Clerk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that stops in the middle of an import is told so; what it had sent stays."""
+    monkeypatch.setattr(app_module, "IDLE_S", 0.05)
+    await line.send(_STREAMS["import"] + b'8\r\n{"a":1}\n\r\n')
+    reply = await line.reply()
+    assert (reply.status, reply.error["code"]) == (504, "deadline")
+    assert "no line came" in reply.error["message"]
+    assert clerk.lines == [b'{"a":1}']
+
+
+async def test_an_export_that_nobody_reads_is_ended(
+    line: Wire, clerk: Clerk, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that stops reading an export loses it, and it does not look complete."""
+    monkeypatch.setattr(app_module, "IDLE_S", 0.05)
+    clerk.texts = {f"{number:0>10}": "x" * 100_000 for number in range(100)}
+    other = await Wire.to(place / "a.sock")
+    with capture_logs() as logs:
+        await line.send(_STREAMS["export"])
+        await wait_until(lambda: logs)
+    assert [(entry["event"], entry["code"]) for entry in logs] == [("stream-broken", "deadline")]
+    assert (await other.ask("/healthz", method="GET")).json["in_flight"] == 0
+    assert not (await line.reader.read()).endswith(b"0\r\n\r\n")
+    await other.close()
+
+
+_STREAMS = {
+    "import": b"POST /v1/import?workspace=/src/app HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n",
+    "export": request("/v1/export", b'{"workspace": "/x"}'),
+}
+
+
 async def test_more_connections_than_the_bound_are_turned_away(
     line: Wire, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

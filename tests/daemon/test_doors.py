@@ -48,6 +48,23 @@ async def test_a_stop_lets_requests_finish_and_ends_feeds(clerk: Clerk, place: P
         await connection.close()
 
 
+async def test_the_doors_share_one_bound_on_connections(
+    clerk: Clerk, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection over the loopback port counts beside those over the socket; a second bound would leave none for the
+    store."""
+    monkeypatch.setattr(serve_module, "MAX_CONNECTIONS", 1)
+    running = await serve(App(clerk), place / "a.sock", http=("127.0.0.1", 0), state_dir=place / "state")
+    assert running.http_address is not None
+    first = await Wire.to(place / "a.sock")
+    assert (await first.ask("/healthz", method="GET")).status == 200
+    second = Wire(*await asyncio.open_connection(*running.http_address))
+    assert (await second.reply()).status == 429
+    for connection in (first, second):
+        await connection.close()
+    await running.stop()
+
+
 async def test_a_stop_does_not_wait_for_ever(clerk: Clerk, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What outlives the grace is cancelled and gone when stop returns."""
     monkeypatch.setattr(serve_module, "GRACE_S", 0)

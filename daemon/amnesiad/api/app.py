@@ -1,7 +1,8 @@
 """The ASGI application: its routes on one screen, and what stands between a request and the service.
 
 A request is read within its limit, decoded by ``wire``, given to one method of the service and answered, all within a
-deadline and a bound on requests in flight. Rules about notes live in the service. Nothing here logs a request; what is
+deadline and a bound on requests in flight; an import or export may take as long as its lines come, and go, one after
+the other. Rules about notes live in the service. Nothing here logs a request; what is
 counted is the number of answers by status.
 """
 
@@ -10,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -26,6 +27,9 @@ from amnesiad.wire.openapi import document
 
 DEADLINE_S: Final = 30.0
 """For a request and its answer. The slowest verb rebuilds a large workspace; a hook gives up long before."""
+IDLE_S: Final = 600.0
+"""For the next line of an import or export. A person may page through one or type the other; who has left his end open
+holds a place among the requests in flight no longer than this."""
 MAX_IN_FLIGHT: Final = 512
 """Requests at once. The store answers tens of thousands a second, so more waiting ones only wait longer."""
 MAX_FEEDS: Final = 64
@@ -33,6 +37,32 @@ MAX_FEEDS: Final = 64
 
 NDJSON: Final = b"application/x-ndjson"
 PLAIN: Final = b"text/plain; charset=utf-8"
+
+
+_NO_ANSWER: Final = ("there was no answer", "a write may have landed: repeat it with the same request_id")
+
+
+@asynccontextmanager
+async def _within(seconds: float, what: str, hint: str = "") -> AsyncGenerator[None]:
+    """Cut off what takes longer, and raise ``Deadline`` saying ``what`` was waited for in vain."""
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise Deadline(f"{what} within {seconds:g} s", hint=hint) from error
+
+
+async def _prompt(lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """The lines, as long as each comes within ``IDLE_S`` of being asked for. Raises ``Deadline``."""
+    async with aclosing(lines):
+        while True:
+            async with _within(IDLE_S, "no line came", "import it again: what is there already is left as it is"):
+                line = await anext(lines, None)
+            if line is None:
+                return
+            yield line
 
 
 @cache
@@ -175,19 +205,18 @@ class App:
     @asynccontextmanager
     async def _bounds(self) -> AsyncGenerator[None]:
         """A place among the requests in flight, and the deadline of one. Raises ``Busy`` and ``Deadline``."""
+        with self._place():
+            async with _within(DEADLINE_S, *_NO_ANSWER):
+                yield
+
+    @contextmanager
+    def _place(self) -> Generator[None]:
+        """A place among the requests in flight. Raises ``Busy``."""
         if self._in_flight >= MAX_IN_FLIGHT:
             raise Busy(f"{self._in_flight} requests are in flight, as many as are taken", hint="try again in a moment")
         self._in_flight += 1
         try:
-            async with asyncio.timeout(DEADLINE_S) as deadline:
-                yield
-        except TimeoutError as error:
-            if not deadline.expired():
-                raise
-            raise Deadline(
-                f"there was no answer within {DEADLINE_S:g} s",
-                hint="a write may have landed: repeat it with the same request_id",
-            ) from error
+            yield
         finally:
             self._in_flight -= 1
 
@@ -216,21 +245,25 @@ class App:
         method: Callable[[wire.ImportRequest, AsyncIterator[bytes]], Awaitable[wire.ImportAnswer]],
     ) -> None:
         request = wire.decode_query(wire.ImportRequest, exchange.query())
-        async with aclosing(exchange.lines()) as lines:
-            answer = await method(request, lines)
+        with self._place():
+            async with aclosing(_prompt(exchange.lines())) as lines:
+                answer = await method(request, lines)
         await exchange.answer(200, wire.encode(answer))
 
     async def _export(
         self, exchange: Exchange, verb: str, method: Callable[[wire.ExportRequest], AsyncIterator[bytes]]
     ) -> None:
-        source: Any = method(wire.decode(verb, await exchange.body()))
-        async with aclosing(source):
-            # The first line is made before the status is sent, so that a refusal still gets its own.
-            line = await anext(source, None)
-            await exchange.start_stream(NDJSON)
-            while line is not None:
-                await exchange.write(line if line.endswith(b"\n") else line + b"\n")
+        with self._place():
+            async with _within(DEADLINE_S, *_NO_ANSWER):
+                source: Any = method(wire.decode(verb, await exchange.body()))
+                # The first line is made before the status is sent, so that a refusal still gets its own.
                 line = await anext(source, None)
+            async with aclosing(source):
+                await exchange.start_stream(NDJSON)
+                while line is not None:
+                    async with _within(IDLE_S, "nobody took the next line"):
+                        await exchange.write(line if line.endswith(b"\n") else line + b"\n")
+                        line = await anext(source, None)
         await exchange.finish()
 
     async def _feed(self, exchange: Exchange, _name: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
 from amnesiad.api.app import App
 from amnesiad.api.errors import refusal
@@ -28,7 +29,7 @@ GRACE_S: Final = 5
 KEEP_ALIVE_S: Final = 120
 """An idle connection is kept this long: an agent's steps are seconds to minutes apart."""
 MAX_CONNECTIONS: Final = 512
-"""Half of the usual limit of 1024 descriptors, so that the store's connections always find room."""
+"""Through all doors together: half of the usual limit of 1024 descriptors, so that the store's connections find room."""
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Request line and headers of one request. No client of ours sends more than a few hundred bytes."""
 
@@ -137,6 +138,8 @@ class ApiServer:
         self._state_dir = state_dir
         self._listener: Listener | None = None
         self._servers: list[_Server] = []
+        # uvicorn keeps the open connections here; one of the doors' own each would let in as many again.
+        self._shared = ServerState()
 
     async def start(self) -> None:
         """Open the socket and accept. Raises ``ConfigError`` (see ``listen.open_socket``); leaves nothing open then."""
@@ -186,7 +189,7 @@ class ApiServer:
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
         )
-        server = _Server(config, sock)
+        server = _Server(config, sock, self._shared)
         self._servers.append(server)
         await server.open()
 
@@ -206,8 +209,9 @@ class ApiServer:
 class _Server(uvicorn.Server):
     """uvicorn's server without its main loop and signal handlers: both are the daemon's."""
 
-    def __init__(self, config: uvicorn.Config, sock: socket.socket) -> None:
+    def __init__(self, config: uvicorn.Config, sock: socket.socket, shared: ServerState) -> None:
         super().__init__(config)
+        self.server_state = shared
         self._sock = sock
 
     async def open(self) -> None:
