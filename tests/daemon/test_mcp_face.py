@@ -16,6 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 from tests.daemon.door import Reply, Wire
 
+from amnesiad.api import app as app_module
 from amnesiad.api.app import App
 from amnesiad.api.errors import answerable
 from amnesiad.api.serve import ApiServer
@@ -185,6 +186,13 @@ async def test_a_name_that_is_not_ours_is_refused(line: Wire) -> None:
     assert (await ask(line, PING, host="evil.example")).status == 421
 
 
+async def test_a_slow_body_meets_the_deadline(line: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that stops in the middle of its body is answered here as everywhere, and holds no place for ever."""
+    monkeypatch.setattr(app_module, "DEADLINE_S", 0.05)
+    await line.send(b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{")
+    assert (await line.reply()).status == 504
+
+
 async def test_closing_ends_what_was_started(service: Service) -> None:
     """A face that was asked leaves no task behind when it is closed, and one that never was has none."""
     before = asyncio.all_tasks()
@@ -194,14 +202,14 @@ async def test_closing_ends_what_was_started(service: Service) -> None:
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": PING, "more_body": False}
+        return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:
         sent.append(message)
 
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"accept", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": headers}
-    await face(scope, receive, send)
+    await face(scope, PING, receive, send)
     assert json.loads(sent[1]["body"])["result"] == {}
     await face.close()
     assert asyncio.all_tasks() == before

@@ -70,8 +70,9 @@ def _document() -> bytes:
     return wire.encode(document())
 
 
-Mounted = Callable[[Scope, Receive, Send], Awaitable[None]]
-"""An ASGI application that answers whatever is sent to one path, within the limits of every request."""
+Mounted = Callable[[Scope, bytes, Receive, Send], Awaitable[None]]
+"""An ASGI application that answers whatever is sent to one path, within the limits of every request: its body is read
+already, and ``receive`` only tells of the client's end."""
 
 
 class Readiness(NamedTuple):
@@ -222,14 +223,6 @@ class App:
 
     async def _mounted(self, exchange: Exchange, mounted: Mounted, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand the request over once its body is read within the limit, keeping track of what is answered."""
-        body: bytes | None = await exchange.body()
-
-        async def replay() -> Message:
-            nonlocal body
-            if body is None:
-                return await receive()
-            whole, body = body, None
-            return {"type": "http.request", "body": whole, "more_body": False}
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -237,7 +230,7 @@ class App:
             await send(message)
 
         async with self._bounds():
-            await mounted(scope, replay, answer)
+            await mounted(scope, await exchange.body(), receive, answer)
 
     async def _import(
         self,

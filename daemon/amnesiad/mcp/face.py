@@ -30,7 +30,8 @@ INTERNAL_ERROR: Final = -32603
 
 
 class McpFace:
-    """The MCP server as an ASGI application. ``close`` ends it; requests under way should have ended before."""
+    """The MCP server as an ASGI application for requests whose body is read already. ``close`` ends it; requests under way
+    should have ended before."""
 
     def __init__(self, service: Service, *, answerable: Callable[[Exception, str], AmnesiaError]) -> None:
         self._desk = Desk(service, answerable=answerable)
@@ -39,12 +40,11 @@ class McpFace:
         self._task: asyncio.Task[None] | None = None
         self._running: asyncio.Future[Application] | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
             # There are neither sessions to delete nor streams to open.
             await _answer(send, 405, b"", ((b"allow", b"POST"),))
             return
-        body = await _body(receive)
         if (fault := find_fault(body)) is not None:
             await _answer(send, 400, error_answer(fault, "invalid"))
             return
@@ -90,17 +90,8 @@ class McpFace:
             running.exception()  # whoever waited may have hung up, and asyncio would complain that nobody looked
 
 
-async def _body(receive: Receive) -> bytes:
-    parts = []
-    while True:
-        message = await receive()
-        parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(parts)
-
-
 def _again(body: bytes, receive: Receive) -> Receive:
-    """A ``receive`` for who comes next: first the body that was read, then what is still to come."""
+    """A ``receive`` for the SDK, which reads by itself: first the body, then what is still to come."""
     whole: list[bytes] = [body]
 
     async def replay() -> MutableMapping[str, Any]:
