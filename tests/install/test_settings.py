@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -378,6 +379,53 @@ class TestFiles:
             changes.apply(planned)
         assert path.read_text() == "{}"
         assert [one.name for one in path.parent.iterdir()] == ["settings.json"]
+
+    def test_what_was_written_is_put_back_where_the_next_one_fails(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A file that turns out to be unwritable at the last moment leaves those before it as they were, modes and all:
+        one changed, one new and one that was to go."""
+        changed, new, gone, last = (tmp_path / name for name in ("changed", "new", "gone", "last"))
+        for path in (changed, gone, last):
+            path.write_text("before")
+            path.chmod(0o640)
+        planned = [
+            changes.Change(changed, "before", "after"),
+            changes.Change(new, None, "after"),
+            changes.Change(gone, "before", None),
+            changes.Change(last, "before", "after"),
+        ]
+        replace = Path.replace
+
+        def refuse(draft: Path, target: Path) -> Path:
+            if target == last:
+                raise PermissionError(errno.EPERM, "Operation not permitted")
+            return replace(draft, target)
+
+        monkeypatch.setattr(Path, "replace", refuse)
+        with pytest.raises(Invalid, match="last cannot be written: Operation not permitted"):
+            changes.apply(planned)
+        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(
+            ("changed", "gone", "last"), "before"
+        )
+        assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o640}
+
+    def test_a_file_that_cannot_be_put_back_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where even the way back is barred, nobody is told that nothing has changed."""
+        first, last = tmp_path / "first", tmp_path / "last"
+        for path in (first, last):
+            path.write_text("before")
+        replace, given = Path.replace, []
+
+        def refuse(draft: Path, target: Path) -> Path:
+            given.append(target)
+            if given != [first]:
+                raise OSError(errno.EROFS, "Read-only file system")
+            return replace(draft, target)
+
+        monkeypatch.setattr(Path, "replace", refuse)
+        with pytest.raises(Invalid, match=r"could not be put back: \S+first \(Read-only"):
+            changes.apply([changes.Change(path, "before", "after") for path in (first, last)])
 
     @pytest.mark.parametrize(
         "text",

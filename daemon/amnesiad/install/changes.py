@@ -7,7 +7,7 @@ import difflib
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -67,34 +67,79 @@ def diff(change: Change) -> Iterator[str]:
     return difflib.unified_diff(before, after, old, new, lineterm="")
 
 
-def apply(changes: Sequence[Change]) -> None:
-    """Make the changes. A link stays one, and what it leads to is changed. Raises ``Invalid``; nothing has changed then.
+class _Step(NamedTuple):
+    """One file's change, ready to be made: what it leads to, and beside that its new text and its old one."""
 
-    Each file is written anew beside the old one, and only when all of them are written do they take their places: no
-    reader ever sees half a file, and a full disk or a directory that is closed leaves nothing half done.
+    change: Change
+    target: Path
+    new: Path | None
+    old: Path | None
+
+    def take(self) -> None:
+        self._put(self.new)
+
+    def take_back(self) -> None:
+        self._put(self.old)
+
+    def _put(self, draft: Path | None) -> None:
+        if draft is None:
+            self.target.unlink(missing_ok=True)
+        else:
+            draft.replace(self.target)
+
+
+def apply(changes: Sequence[Change]) -> None:
+    """Make the changes. A link stays one, and what it leads to is changed. Raises ``Invalid``; nothing has changed then,
+    unless it names a file that could not be put back.
+
+    Each file is written anew beside the old one, and so is the old one's copy; only when all of that is written do the
+    new ones take their places, and where one cannot, the old ones return to theirs. No reader ever sees half a file, and
+    a full disk or a directory that is closed leaves nothing half done. Only a process that is killed in between does.
     """
-    drafts: list[tuple[Path, Path | None]] = []
-    try:
+    with contextlib.ExitStack() as drafts:
+        steps = []
         for change in changes:
             with _blamed(change):
-                target = Path(os.path.realpath(change.path))
-                if read(target) != change.before:
-                    raise Invalid(
-                        f"{change.path} was changed by somebody else meanwhile",
-                        field="file",
-                        hint="run the command again",
-                    )
-                drafts.append((target, None if change.after is None else _draft(target, change.after, change.mode)))
-        for change, (target, draft) in zip(changes, drafts, strict=True):
-            with _blamed(change):
-                if draft is None:
-                    target.unlink(missing_ok=True)
-                else:
-                    draft.replace(target)
-    finally:
-        for _, draft in drafts:
-            if draft is not None:
-                draft.unlink(missing_ok=True)
+                steps.append(_prepared(change, drafts))
+        taken: list[_Step] = []
+        try:
+            for step in steps:
+                with _blamed(step.change):
+                    step.take()
+                taken.append(step)
+        except BaseException:
+            _take_back(reversed(taken))
+            raise
+
+
+def _prepared(change: Change, drafts: contextlib.ExitStack) -> _Step:
+    target = Path(os.path.realpath(change.path))
+    if read(target) != change.before:
+        raise Invalid(
+            f"{change.path} was changed by somebody else meanwhile", field="file", hint="run the command again"
+        )
+    written = []
+    for text in (change.after, change.before):
+        draft = None if text is None else _draft(target, text, change.mode)
+        if draft is not None:
+            drafts.callback(draft.unlink, missing_ok=True)
+        written.append(draft)
+    return _Step(change, target, *written)
+
+
+def _take_back(steps: Iterable[_Step]) -> None:
+    lost = []
+    for step in steps:
+        try:
+            step.take_back()
+        except OSError as error:
+            lost.append(f"{step.change.path} ({error.strerror})")
+    if lost:
+        raise Invalid(
+            f"not all could be written, and what was could not be put back: {', '.join(lost)}",
+            field="file",
+            hint="mend its permissions, and run the command again",
+        )
 
 
 @contextlib.contextmanager
