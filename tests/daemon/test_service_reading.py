@@ -549,6 +549,17 @@ async def test_a_view_follows_what_another_daemon_did(service: Service, second: 
     assert len((await call(second, "history", id=note_id)).events) == len(await log_types(service))
 
 
+async def test_inspect_tells_how_a_note_renders_asked_or_not(service: Service) -> None:
+    """The text of a live note is the line that agents are given, that of a revoked one the warning it has become;
+    ``render`` asks for what comes in any case."""
+    note_id = await remember(service, "the cache is warm", kind="finding")
+    assert (await call(service, "inspect", id=note_id)).text in (await call(service, "preview")).text.splitlines()
+    await call(service, "revoke", id=note_id, reason="it is cold")
+    answer = await call(service, "inspect", id=note_id)
+    assert answer.text.startswith(f"[{note_id}] [REVOKED] Do not re-derive this")
+    assert await call(service, "inspect", id=note_id, render=True) == answer
+
+
 async def test_history_comes_in_pages(service: Service) -> None:
     """C50: a history of many events is read in pages that neither overlap nor leave out one."""
     note_id = await remember(service, "busy", kind="finding")

@@ -256,7 +256,7 @@ def inspect(
     render: Annotated[bool, typer.Option("--render", help="Only the line an agent would be given.")] = False,
 ) -> None:
     """Show everything known about one note."""
-    answer = call.ask("inspect", id=note_id, at=at, render=render or None)
+    answer = call.ask("inspect", id=note_id, at=at)
     call.show(answer, lambda: _print_text(answer) if render else note_fields(answer["note"], answer["history_length"]))
 
 

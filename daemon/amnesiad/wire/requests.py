@@ -209,7 +209,8 @@ class ListRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class InspectRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``at`` shows the note as it stood at that instant; ``render`` as an ended note renders on expansion."""
+    """``at`` shows the note as it stood at that instant. ``render`` asks for the answer's ``text``, which comes in any case:
+    the note as one line, a live one as agents are given it, an ended one as the warning it has become."""
 
     id: NoteId
     at: TimeMs | None = None
