@@ -8,11 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests import node_wire
 from tests.node_tools import NODE_DIR, PATIENCE_S, machine_node, patient, run_node, run_node_tests, tool
 
 from amnesiad import places
 from amnesiad.client import identity
-from amnesiad.wire import typescript
 
 pytestmark = patient
 
@@ -66,11 +66,11 @@ def test_the_types_hold_what_the_client_does_and_what_programs_may_write() -> No
     assert checked.returncode == 0, checked.stdout
 
 
-@pytest.mark.parametrize("name", typescript.BLOCKS)
+@pytest.mark.parametrize("name", node_wire.BLOCKS)
 def test_what_is_made_of_the_wire_is_up_to_date(name: str) -> None:
     """The client's types and lists are those of the daemon's own tables, so that neither can drift."""
-    text = (typescript.CLIENT_DIR / name).read_text(encoding="utf-8")
-    assert text == typescript.renewed(name), "run: python -m amnesiad.wire.typescript"
+    text = (node_wire.CLIENT_DIR / name).read_text(encoding="utf-8")
+    assert text == node_wire.renewed(name), "run: python -m tests.node_wire"
 
 
 def test_both_clients_look_for_the_daemon_in_the_same_place(tmp_path: Path) -> None:
