@@ -18,7 +18,7 @@ from amnesiad import AsyncClient, Client, errors, wire
 from amnesiad.api.serve import ApiServer
 from amnesiad.client import identity, verbs
 from amnesiad.client.aio import POOL_SIZE
-from amnesiad.client.call import Call
+from amnesiad.client.verb import Verb
 from amnesiad.limits import MAX_REQUEST_BYTES
 
 pytestmark = pytest.mark.usefixtures("nobody")
@@ -193,9 +193,9 @@ async def test_threads_may_share_a_blocking_client(server: ApiServer) -> None:
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_both_clients_offer_every_verb(kind: type) -> None:
     """Each verb of the wire is a method with the fields of its request, and the bus words are aliases."""
-    offered = {call.verb: call for call in vars(verbs).values() if isinstance(call, Call)}
+    offered = {one.name: one for one in vars(verbs).values() if isinstance(one, Verb)}
     assert set(offered) | {"import", "export"} == set(wire.VERBS)
-    for verb, call in offered.items():
+    for verb, one in offered.items():
         spec = wire.VERBS[verb]
         method = getattr(kind, spec.method)
         assert method.__doc__
@@ -204,7 +204,7 @@ def test_both_clients_offer_every_verb(kind: type) -> None:
         fields = set(spec.request.__struct_fields__) - {"workspace", "caller"}
         if spec.write:
             fields.discard("after")
-        assert set(inspect.signature(call.signature).parameters) == fields, verb
+        assert set(inspect.signature(one.signature).parameters) == fields, verb
     aliases = {"plug": "remember", "unplug": "forget", "plugs": "list_notes", "touch": "renew"}
     for alias, name in aliases.items():
         assert getattr(kind, alias) is getattr(kind, name)

@@ -15,7 +15,6 @@ import msgspec
 
 from amnesiad import wire
 from amnesiad.client import verbs
-from amnesiad.client.call import Call
 from amnesiad.client.identity import (
     ATTEMPTS,
     DEFAULT_TIMEOUT_S,
@@ -28,6 +27,7 @@ from amnesiad.client.identity import (
     unreachable,
 )
 from amnesiad.client.streams import feed_items, request_head, streamed
+from amnesiad.client.verb import Verb
 
 P = ParamSpec("P")
 A = TypeVar("A")
@@ -94,12 +94,12 @@ class _Connection(asyncio.Protocol):
             self._answer.set_exception(ConnectionResetError())
 
 
-def _method(call: Call[P, A]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, A]]:
-    head = request_head(f"/v1/{call.verb}")
+def _method(verb: Verb[P, A]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, A]]:
+    head = request_head(f"/v1/{verb.name}")
 
-    @wraps(call.signature)
+    @wraps(verb.signature)
     async def ask(client: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> A:
-        return call.decode(await client._exchange(call.verb, head, call.build(*args, **kwargs)))
+        return verb.decode(await client._exchange(verb.name, head, verb.build(*args, **kwargs)))
 
     return ask
 

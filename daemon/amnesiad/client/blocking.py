@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from urllib.parse import urlencode
 
 from amnesiad.client import verbs
-from amnesiad.client.call import Call
 from amnesiad.client.identity import (
     ATTEMPTS,
     DEFAULT_TIMEOUT_S,
@@ -28,6 +27,7 @@ from amnesiad.client.identity import (
     raise_refusal,
     unreachable,
 )
+from amnesiad.client.verb import Verb
 from amnesiad.errors import TooLarge
 from amnesiad.limits import MAX_LINE_BYTES
 
@@ -70,10 +70,10 @@ def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:
         yield rest
 
 
-def _method(call: Call[P, A]) -> Callable[Concatenate[Client, P], A]:
-    @wraps(call.signature)
+def _method(verb: Verb[P, A]) -> Callable[Concatenate[Client, P], A]:
+    @wraps(verb.signature)
     def ask(client: Client, /, *args: P.args, **kwargs: P.kwargs) -> A:
-        return call.decode(client._exchange(call.verb, call.build(*args, **kwargs)))
+        return verb.decode(client._exchange(verb.name, verb.build(*args, **kwargs)))
 
     return ask
 

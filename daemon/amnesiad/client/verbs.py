@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
-from amnesiad.client.call import Call, asks
+from amnesiad.client.verb import asks, verb
 
 if TYPE_CHECKING:
     from amnesiad import wire
@@ -26,7 +26,8 @@ Duration = int | str
 TriggerFields = Mapping[str, Any]
 
 
-def _remember(
+@verb("remember")
+def remember(
     content: str,
     *,
     kind: Kind | None = None,
@@ -49,7 +50,8 @@ def _remember(
     return asks(locals())
 
 
-def _recall(
+@verb("recall")
+def recall(
     query: str | None = None,
     *,
     kinds: Sequence[Kind] | None = None,
@@ -70,7 +72,8 @@ def _recall(
     return asks(locals())
 
 
-def _inject(
+@verb("inject")
+def inject(
     budget_tokens: int | None = None,
     *,
     query: str | None = None,
@@ -82,7 +85,8 @@ def _inject(
     return asks(locals())
 
 
-def _preview(
+@verb("preview")
+def preview(
     budget_tokens: int | None = None,
     *,
     query: str | None = None,
@@ -94,7 +98,8 @@ def _preview(
     return asks(locals())
 
 
-def _fire(
+@verb("fire")
+def fire(
     event: str,
     *,
     paths: Texts | None = None,
@@ -107,7 +112,8 @@ def _fire(
     return asks(locals())
 
 
-def _why_not(
+@verb("why-not")
+def why_not(
     id: str,  # noqa: A002
     *,
     query: str | None = None,
@@ -127,7 +133,8 @@ def _why_not(
     return asks(locals())
 
 
-def _list_notes(
+@verb("list")
+def list_notes(
     *,
     kinds: Sequence[Kind] | None = None,
     tags: Texts | None = None,
@@ -143,12 +150,14 @@ def _list_notes(
     return asks(locals())
 
 
-def _inspect(id: str, *, at: Time | None = None, render: bool = False, after: str | None = None) -> wire.InspectAnswer:  # noqa: A002
+@verb("inspect")
+def inspect(id: str, *, at: Time | None = None, render: bool = False, after: str | None = None) -> wire.InspectAnswer:  # noqa: A002
     """One note, now or as it stood at an instant."""
     return asks(locals())
 
 
-def _history(
+@verb("history")
+def history(
     id: str,  # noqa: A002
     *,
     limit: int | None = None,
@@ -159,7 +168,8 @@ def _history(
     return asks(locals())
 
 
-def _forget(
+@verb("forget")
+def forget(
     id: str | None = None,  # noqa: A002
     *,
     ids: Texts | None = None,
@@ -178,27 +188,62 @@ def _forget(
     return asks(locals())
 
 
-def _about(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
-    """One transition of one note."""
+@verb("reinstate")
+def reinstate(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
+    """Bring an ended or stale note back to life; a forgotten one is beyond this."""
     return asks(locals())
 
 
-def _refuted(id: str, reason: str, *, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
-    """One transition of one note, with the words of its reason."""
+@verb("pin")
+def pin(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
+    """Stop a note's lease."""
     return asks(locals())
 
 
-def _restore(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.RestoreAnswer:  # noqa: A002
+@verb("unpin")
+def unpin(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
+    """Let a note's lease run again, from now."""
+    return asks(locals())
+
+
+@verb("renew")
+def renew(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
+    """Use a note: its lease runs from now."""
+    return asks(locals())
+
+
+@verb("done")
+def done(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
+    """Complete a task."""
+    return asks(locals())
+
+
+@verb("revoke")
+def revoke(id: str, reason: str, *, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
+    """Declare a note wrong: from now on it is shown only as a warning."""
+    return asks(locals())
+
+
+@verb("flag")
+def flag(id: str, reason: str, *, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
+    """Put a note in doubt: stale, until it is reinstated or ended."""
+    return asks(locals())
+
+
+@verb("restore")
+def restore(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.RestoreAnswer:  # noqa: A002
     """A new note with the words of a forgotten one, where a copy was kept."""
     return asks(locals())
 
 
-def _undo(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.UndoAnswer:  # noqa: A002
+@verb("undo")
+def undo(id: str, *, reason: str | None = None, request_id: str | None = None) -> wire.UndoAnswer:  # noqa: A002
     """Take back a note's last transition, by one more event."""
     return asks(locals())
 
 
-def _supersede(
+@verb("supersede")
+def supersede(
     id: str,  # noqa: A002
     content: str | None = None,
     *,
@@ -223,12 +268,14 @@ def _supersede(
     return asks(locals())
 
 
-def _promote(id: str, to: str, *, reason: str | None = None, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
+@verb("promote")
+def promote(id: str, to: str, *, reason: str | None = None, request_id: str | None = None) -> wire.ChangeAnswer:  # noqa: A002
     """Lift a note to the workspace, or its provenance upward."""
     return asks(locals())
 
 
-def _edit(
+@verb("edit")
+def edit(
     id: str,  # noqa: A002
     *,
     tags: Texts | None = None,
@@ -242,39 +289,64 @@ def _edit(
     return asks(locals())
 
 
-def _mirror(id: str, target: str, result: MirrorResult, *, request_id: str | None = None) -> wire.MirrorAnswer:  # noqa: A002
+@verb("mirror")
+def mirror(id: str, target: str, result: MirrorResult, *, request_id: str | None = None) -> wire.MirrorAnswer:  # noqa: A002
     """Record what became of the item that a note mirrors in another store."""
     return asks(locals())
 
 
-def _nothing(*, after: str | None = None) -> wire.FiguresAnswer:
-    """Asks with no fields of its own."""
+@verb("settle")
+def settle(*, after: str | None = None) -> wire.FiguresAnswer:
+    """Apply every transition that is due now."""
     return asks(locals())
 
 
-def _status(*, after: str | None = None) -> wire.StatusAnswer:
+@verb("scrub")
+def scrub(*, after: str | None = None) -> wire.FiguresAnswer:
+    """Remove the last traces of what was forgotten."""
+    return asks(locals())
+
+
+@verb("verify")
+def verify(*, after: str | None = None) -> wire.FiguresAnswer:
+    """Prove that the log, the words and what is derived from them agree."""
+    return asks(locals())
+
+
+@verb("rebuild")
+def rebuild(*, after: str | None = None) -> wire.FiguresAnswer:
+    """Derive the workspace anew from its log."""
+    return asks(locals())
+
+
+@verb("status")
+def status(*, after: str | None = None) -> wire.StatusAnswer:
     """Counts, costs and health in a few numbers."""
     return asks(locals())
 
 
-def _audit(*, limit: int | None = None, since: Time | None = None, after: str | None = None) -> wire.AuditAnswer:
+@verb("audit")
+def audit(*, limit: int | None = None, since: Time | None = None, after: str | None = None) -> wire.AuditAnswer:
     """The latest endings: codes, hashes and times, no words."""
     return asks(locals())
 
 
-def _ledger(
+@verb("ledger")
+def ledger(
     *, limit: int | None = None, session: str | None = None, entry: str | None = None, after: str | None = None
 ) -> wire.LedgerAnswer:
     """What was shown to whom, newest first; with ``entry`` that one, its text rebuilt."""
     return asks(locals())
 
 
-def _exposure(id: str, *, limit: int | None = None, after: str | None = None) -> wire.ExposureAnswer:  # noqa: A002
+@verb("exposure")
+def exposure(id: str, *, limit: int | None = None, after: str | None = None) -> wire.ExposureAnswer:  # noqa: A002
     """Which sessions were shown a note, and what they wrote afterwards."""
     return asks(locals())
 
 
-def _policy(
+@verb("policy")
+def policy(
     set: Mapping[str, str | int | float | bool | None] | None = None,  # noqa: A002
     *,
     reset: Texts | None = None,
@@ -284,7 +356,8 @@ def _policy(
     return asks(locals())
 
 
-def _events(
+@verb("events")
+def events(
     event: str | None = None,
     *,
     events: Sequence[Mapping[str, Any]] | None = None,
@@ -303,22 +376,26 @@ def _events(
     return asks(locals())
 
 
-def _batch(requests: Sequence[tuple[str, Mapping[str, Any]]]) -> wire.BatchAnswer:
+@verb("batch")
+def batch(requests: Sequence[tuple[str, Mapping[str, Any]]]) -> wire.BatchAnswer:
     """Up to 1000 requests, each a verb and a body, answered in order, each on its own."""
     return asks({"requests": [{"verb": verb, "body": dict(body)} for verb, body in requests]})
 
 
-def _check(*, paths: Texts | None = None, after: str | None = None) -> wire.FiguresAnswer:
+@verb("check")
+def check(*, paths: Texts | None = None, after: str | None = None) -> wire.FiguresAnswer:
     """Compare anchors with the files they name."""
     return asks(locals())
 
 
-def _owners(*, close: str | None = None, request_id: str | None = None) -> wire.OwnersAnswer:
+@verb("owners")
+def owners(*, close: str | None = None, request_id: str | None = None) -> wire.OwnersAnswer:
     """The owners of notes; first closes one."""
     return asks(locals())
 
 
-def _dead(
+@verb("dead")
+def dead(
     *,
     retry: Texts | None = None,
     drop: Texts | None = None,
@@ -330,7 +407,8 @@ def _dead(
     return asks(locals())
 
 
-def _workspaces(
+@verb("workspaces")
+def workspaces(
     *,
     rename: str | None = None,
     to: str | None = None,
@@ -340,43 +418,3 @@ def _workspaces(
 ) -> wire.WorkspacesAnswer:
     """The workspaces of the store; first renames or drops one."""
     return asks(locals())
-
-
-remember = Call("remember", _remember)
-recall = Call("recall", _recall)
-inject = Call("inject", _inject)
-preview = Call("preview", _preview)
-fire = Call("fire", _fire)
-why_not = Call("why-not", _why_not)
-list_notes = Call("list", _list_notes, method="list_notes")
-inspect = Call("inspect", _inspect)
-history = Call("history", _history)
-forget = Call("forget", _forget)
-revoke = Call("revoke", _refuted)
-flag = Call("flag", _refuted)
-supersede = Call("supersede", _supersede)
-reinstate = Call("reinstate", _about)
-pin = Call("pin", _about)
-unpin = Call("unpin", _about)
-renew = Call("renew", _about)
-done = Call("done", _about)
-promote = Call("promote", _promote)
-edit = Call("edit", _edit)
-restore = Call("restore", _restore)
-undo = Call("undo", _undo)
-mirror = Call("mirror", _mirror)
-status = Call("status", _status)
-audit = Call("audit", _audit)
-ledger = Call("ledger", _ledger)
-exposure = Call("exposure", _exposure)
-policy = Call("policy", _policy)
-events = Call("events", _events)
-batch = Call("batch", _batch)
-settle = Call("settle", _nothing)
-scrub = Call("scrub", _nothing)
-verify = Call("verify", _nothing)
-rebuild = Call("rebuild", _nothing)
-check = Call("check", _check)
-owners = Call("owners", _owners)
-dead = Call("dead", _dead)
-workspaces = Call("workspaces", _workspaces)
