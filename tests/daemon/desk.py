@@ -13,7 +13,7 @@ from amnesiad import wire
 from amnesiad.core.errors import AmnesiaError
 from amnesiad.core.kinds import DAY_MS
 from amnesiad.service import Service
-from amnesiad.service.change import Change
+from amnesiad.service.writing.change import Change
 from amnesiad.store import due
 from amnesiad.store.workspaces import find
 from amnesiad.workspace import Workspace

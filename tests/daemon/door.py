@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from amnesiad import wire
 from amnesiad.errors import AmnesiaError
-from amnesiad.service.hooking import HungUp
+from amnesiad.service.hooks.hooking import HungUp
 
 WORDS = "the launch code is 0000"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from amnesiad import wire
-from amnesiad.service import announced
-from amnesiad.service.announced import HOOKED_MS, KEEP_MS, Announced
+from amnesiad.service.hooks import announced
+from amnesiad.service.hooks.announced import HOOKED_MS, KEEP_MS, Announced
 
 ONE = wire.CallerSpec(session="s1", agent="a1", agent_kind="subagent")
 TWO = wire.CallerSpec(session="s2")

@@ -12,7 +12,8 @@ from tests.daemon.hooked import told
 
 from amnesiad.core.times import format_time
 from amnesiad.errors import StoreUnavailable
-from amnesiad.service import Service, correcting
+from amnesiad.service import Service
+from amnesiad.service.reading import correcting
 from amnesiad.store.contexts import forget_shown
 from amnesiad.store.witness import Witness
 

@@ -6,7 +6,8 @@ import pytest
 from tests.daemon.desk import DAY, HUMAN, ManualClock, call, kept, projection, refused, remember
 
 from amnesiad import wire
-from amnesiad.service import Service, exposing, ledger
+from amnesiad.service import Service
+from amnesiad.service.reading import exposing, ledger
 
 S1 = {"session": "s1"}
 S2 = {"session": "s2", "agent": "planner"}

@@ -17,7 +17,7 @@ from amnesiad.agents import DIALECTS
 from amnesiad.core.errors import Invalid
 from amnesiad.errors import StoreUnavailable
 from amnesiad.service import Service
-from amnesiad.service.twins import WINDOW_MS
+from amnesiad.service.hooks.twins import WINDOW_MS
 from amnesiad.store.keys import LIFECYCLE, WORKSPACES
 
 

@@ -15,7 +15,7 @@ from tests.support import dump
 from amnesiad import wire
 from amnesiad.agents import MAX_CONTEXT_UNITS
 from amnesiad.service import Service
-from amnesiad.service.hooking import MAX_WATCHED
+from amnesiad.service.hooks.hooking import MAX_WATCHED
 
 
 class TestStart:

@@ -13,8 +13,8 @@ import pytest
 
 from amnesiad.errors import Invalid
 from amnesiad.repository import Place, default_workspace, find_place
-from amnesiad.service import whereabouts
-from amnesiad.service.whereabouts import Whereabouts
+from amnesiad.service.hooks import whereabouts
+from amnesiad.service.hooks.whereabouts import Whereabouts
 
 ENVIRON: Mapping[str, str] = {
     "PATH": os.environ["PATH"],
@@ -179,7 +179,7 @@ class TestWhereabouts:
             asked.append(str(directory))
             return find_place(directory, *args, **options)
 
-        monkeypatch.setattr("amnesiad.service.whereabouts.find_place", counted)
+        monkeypatch.setattr("amnesiad.service.hooks.whereabouts.find_place", counted)
         places = Whereabouts(ENVIRON, store_is_local=True, monotonic=lambda: seconds[0])
         (tmp_path / "later").mkdir()
         outside = await places.of(str(tmp_path / "later"))

@@ -31,7 +31,7 @@ from tests.support import dump
 from amnesiad.core import decisions
 from amnesiad.core.callers import Caller
 from amnesiad.service import Service
-from amnesiad.service.change import MAX_REASONS, Change
+from amnesiad.service.writing.change import MAX_REASONS, Change
 from amnesiad.store.vault import GRAVES_PER_READ
 
 

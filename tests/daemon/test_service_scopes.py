@@ -27,8 +27,9 @@ from tests.daemon.desk import (
 
 from amnesiad import wire
 from amnesiad.core.errors import AmnesiaError
-from amnesiad.service import Service, remembering
+from amnesiad.service import Service
 from amnesiad.service.base import SIGN_OF_LIFE_MS
+from amnesiad.service.writing import remembering
 from amnesiad.store.owners import close_owner, members_of, read_owner
 
 LEAD: dict[str, Any] = {"session": "s1"}

@@ -30,7 +30,7 @@ from tests.support import wait_until
 
 from amnesiad.core import decisions
 from amnesiad.service import Service
-from amnesiad.service.change import Change
+from amnesiad.service.writing.change import Change
 
 
 async def _flag_anchor(service: Service, note_id: str) -> None:

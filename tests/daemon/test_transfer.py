@@ -29,8 +29,9 @@ from tests.daemon.lines import ELSEWHERE, busy_life, everything, exported, parse
 
 from amnesiad import wire
 from amnesiad.errors import NotFound
-from amnesiad.service import Service, transfer
-from amnesiad.service import lines as shapes
+from amnesiad.service import Service
+from amnesiad.service.transfer import lines as shapes
+from amnesiad.service.transfer.importing import PAGE_NOTES
 from amnesiad.store.keyring import Keyring
 from amnesiad.store.log import Log
 from amnesiad.store.owners import close_owner, lapsed_owners, read_owner
@@ -278,7 +279,7 @@ class TestRoundTrip:
 
     async def test_many_notes_arrive_in_pages(self, service: Service) -> None:
         """More notes than one page holds, in several states, come over whole."""
-        count = 2 * transfer.PAGE_NOTES + 17
+        count = 2 * PAGE_NOTES + 17
         await call(
             service,
             "batch",

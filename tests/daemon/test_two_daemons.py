@@ -22,7 +22,7 @@ from tests.daemon.desk import (
 )
 
 from amnesiad.service import Service
-from amnesiad.service.change import Change
+from amnesiad.service.writing.change import Change
 from amnesiad.store import due
 
 

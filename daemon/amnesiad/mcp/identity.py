@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from amnesiad import wire
 from amnesiad.core.errors import Invalid, Refused
 from amnesiad.mcp.table import WHO
-from amnesiad.service.announced import Announced
+from amnesiad.service.hooks.announced import Announced
 
 TOOL_USE: Final = "claudecode/toolUseId"
 """The key in ``_meta`` under which Claude Code names a call, by the id that its hooks are told."""

@@ -1,14 +1,10 @@
 """The verbs, one method each, used by every face.
 
-``Service`` is one class made of rooms: ``base`` (finding and addressing), ``writing`` (the loop that writes), ``guarding``
-(what no word passes without), ``remembering`` (words in), ``transitions`` (one note from state to state), ``mirroring`` (what became of it
-elsewhere), ``forgetting`` (words out),
-``looking`` and ``ledger`` (without using), ``feed`` (as it happens), ``showing`` (what an answer passes before it is shown),
-``recalling`` and ``injecting`` (into a context), ``explaining`` (why not), ``governing`` (workspaces and policy),
-``hearing`` (agents' events and owners), ``maintaining`` (passes and proofs),
-``hooking`` and ``glancing`` (what agents ask by themselves),
-``exporting``, ``arriving`` and ``transfer`` (whole workspaces, out and in). A method takes a decoded ``wire`` request and
-returns the answer, or raises an ``AmnesiaError``. Nothing here knows HTTP or Redis.
+``Service`` is one class made of rooms, each of which extends only what it uses. ``base`` finds workspaces and addresses
+notes; ``writing``, ``reading``, ``hooks`` and ``transfer`` are folders of rooms; beside them stand ``governing`` (workspaces
+and policy), ``hearing`` (agents' events and owners), ``maintaining`` (passes and proofs) and ``batch`` (several requests at
+once). ``residence`` keeps projections loaded and ``meaning`` embeds, after the answers. A method takes a decoded ``wire``
+request and returns the answer, or raises an ``AmnesiaError``. Nothing here knows HTTP or Redis.
 """
 
 from __future__ import annotations
@@ -17,15 +13,32 @@ from amnesiad import wire
 from amnesiad.core.errors import AmnesiaError
 from amnesiad.service.base import Jobs
 from amnesiad.service.batch import answer_batch
-from amnesiad.service.exposing import Exposing
-from amnesiad.service.feed import Feeding
-from amnesiad.service.glancing import Glancing
-from amnesiad.service.transfer import Transfer
+from amnesiad.service.hooks.status_line import StatusLine
+from amnesiad.service.maintaining import Maintaining
+from amnesiad.service.reading.explaining import Explaining
+from amnesiad.service.reading.exposing import Exposing
+from amnesiad.service.reading.feed import Feeding
+from amnesiad.service.transfer.exporting import Exporting
+from amnesiad.service.transfer.importing import Importing
+from amnesiad.service.writing.forgetting import Forgetting
+from amnesiad.service.writing.mirroring import Mirroring
+from amnesiad.service.writing.transitions import Transitions
 
 __all__ = ["Jobs", "Service"]
 
 
-class Service(Transfer, Feeding, Exposing, Glancing):
+class Service(
+    Transitions,
+    Mirroring,
+    Forgetting,
+    Explaining,
+    Exposing,
+    Feeding,
+    StatusLine,
+    Exporting,
+    Importing,
+    Maintaining,
+):
     """Everything amnesiad can be asked to do."""
 
     async def batch(self, request: wire.BatchRequest) -> wire.BatchAnswer:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
@@ -15,13 +16,13 @@ import structlog
 
 from amnesiad import wire
 from amnesiad.core import intake
-from amnesiad.core.callers import Caller, child_owner, governs, visible
+from amnesiad.core.callers import Caller, check_governor, child_owner, governs, visible
 from amnesiad.core.errors import Ambiguous, AmnesiaError, NotFound, Refused, StoreFull
 from amnesiad.core.notes import Note
 from amnesiad.errors import StoreUnavailable
 from amnesiad.secretscan import RULES_FOLDER, SecretScan
-from amnesiad.service.change import Change
 from amnesiad.service.meaning import Meaning
+from amnesiad.service.writing.change import Change
 from amnesiad.settings import Settings
 from amnesiad.store import vault, workspaces
 from amnesiad.store.clock import StoreClock
@@ -169,6 +170,13 @@ class Base:
                 raise  # what was asked for is not known here, and an answer without it would not be one
             return workspace, True
 
+    async def existing(self, request: wire.Request) -> Workspace:
+        """The workspace for a read that makes no sense without one. Raises ``NotFound``."""
+        workspace, _ = await self.reading(request)
+        if workspace is None:
+            raise NotFound("there is no such workspace", field="workspace", hint="amnesia workspaces lists them")
+        return workspace
+
     async def caught_up(self, name: str) -> Workspace | None:
         """The workspace at its log's end; ``None`` if there is none. One that was dropped meanwhile is looked up anew."""
         workspace = await self.open(name, create=False)
@@ -254,6 +262,20 @@ class Base:
             return ""
         workspace.signs[owner] = now
         return owner
+
+    def require_governor(self, caller: Caller, what: str, rule: str) -> None:
+        """``check_governor``, its refusal counted."""
+        with self.counting_refusals():
+            check_governor(caller, what, rule)
+
+    @contextmanager
+    def counting_refusals(self) -> Iterator[None]:
+        """Count what is refused inside."""
+        try:
+            yield
+        except AmnesiaError as error:
+            self.refused(error)
+            raise
 
     def refused(self, error: AmnesiaError) -> None:
         """Count a refusal by its rule, for status."""

@@ -11,14 +11,15 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from amnesiad import wire
-from amnesiad.core.callers import OWN_SETTINGS, Caller, check_governor, check_policy, governs
-from amnesiad.core.errors import AmnesiaError, Forbidden, Invalid, NotFound, Refused
+from amnesiad.core.callers import OWN_SETTINGS, Caller, check_policy, governs
+from amnesiad.core.errors import Forbidden, Invalid, NotFound, Refused
 from amnesiad.core.events import PolicyChanged, Provenance, encode
 from amnesiad.core.policy import LIVE_RULES, apply_overrides, parse_setting
 from amnesiad.errors import Conflict, StoreUnavailable
-from amnesiad.service.change import Change
-from amnesiad.service.explaining import Explaining
-from amnesiad.service.writing import MAX_ATTEMPTS
+from amnesiad.service.reading.looking import Looking
+from amnesiad.service.writing.change import Change
+from amnesiad.service.writing.guarding import Guarding
+from amnesiad.service.writing.loop import MAX_ATTEMPTS
 from amnesiad.settings import show_setting
 from amnesiad.store import lifecycle, vault, workspaces
 from amnesiad.store.connect import describe
@@ -30,7 +31,7 @@ from amnesiad.workspace import Workspace
 A = TypeVar("A")
 
 
-class Governing(Explaining):
+class Governing(Looking, Guarding):
     """The verbs about workspaces and their policy."""
 
     async def status(self, request: wire.StatusRequest) -> wire.StatusAnswer:
@@ -106,11 +107,8 @@ class Governing(Explaining):
         """``check_policy`` by what the workspace holds: its notes, and what the audit keeps of those that were."""
         reaching = caller.role != "human" and not OWN_SETTINGS.issuperset(names)
         held = await self._provenances(workspace, kept=True) if workspace is not None and reaching else set()
-        try:
+        with self.counting_refusals():
             check_policy(caller, names, held)
-        except AmnesiaError as error:
-            self.refused(error)
-            raise
 
     async def _provenances(self, workspace: Workspace, *, kept: bool) -> set[Provenance]:
         """Whose words the workspace holds. The notes first: one forgotten meanwhile is then found among the graves.
@@ -169,13 +167,6 @@ class Governing(Explaining):
 
     # -- workspaces ----------------------------------------------------------------------------------------------
 
-    def _check_governor(self, caller: Caller, what: str, rule: str) -> None:
-        try:
-            check_governor(caller, what, rule)
-        except AmnesiaError as error:
-            self.refused(error)
-            raise
-
     async def _dispose(
         self, name: str, caller: Caller, verb: str, act: Callable[[workspaces.Seen | None], Awaitable[A]]
     ) -> A:
@@ -183,7 +174,7 @@ class Governing(Explaining):
 
         One that holds notes of a human's or the user's, or the audit of one, is a human's. Raises ``Forbidden``.
         """
-        self._check_governor(caller, f"{verb} a workspace", "workspace-role")
+        self.require_governor(caller, f"{verb} a workspace", "workspace-role")
         if caller.role == "human":
             return await act(None)
         for _ in range(MAX_ATTEMPTS):

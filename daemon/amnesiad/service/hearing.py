@@ -13,7 +13,7 @@ from amnesiad import wire
 from amnesiad.core.callers import governs
 from amnesiad.core.errors import Invalid, NotFound, Refused
 from amnesiad.core.lifecycle import owner_of
-from amnesiad.service.governing import Governing
+from amnesiad.service.writing.guarding import Guarding
 from amnesiad.store import lifecycle
 from amnesiad.store.owners import all_owners
 
@@ -33,7 +33,7 @@ _ABOUT_OWNERS: Final = frozenset(
 """Lifecycle events that are about an owner and nothing else."""
 
 
-class Hearing(Governing):
+class Hearing(Guarding):
     """The verbs about agents and their events."""
 
     async def events(self, request: wire.EventsRequest) -> wire.EventsAnswer:
@@ -100,7 +100,7 @@ class Hearing(Governing):
         if len(asked) > 1:  # the second may be refused when the first is done
             raise Invalid(f"{asked[0]} and {asked[1]} at once", field=asked[1], hint="one at a time")
         if asked:
-            self._check_governor(caller, "treat parked events", "dead-role")
+            self.require_governor(caller, "treat parked events", "dead-role")
         for seq in request.retry:
             changed += await lifecycle.retry_dead(self.redis, seq)
         for seq in request.drop:

@@ -11,7 +11,7 @@ from amnesiad import wire
 from amnesiad.core import intake
 from amnesiad.core.callers import Caller, governs
 from amnesiad.core.errors import NotFound
-from amnesiad.service.hearing import Hearing
+from amnesiad.service.base import Base
 from amnesiad.store import verify, workspaces
 from amnesiad.store.keys import Keys
 from amnesiad.workspace import Workspace
@@ -22,19 +22,19 @@ MAX_CHECKED: Final = 500
 """Notes that a check of some paths names to the worker, 5 kB of ids in a job; for more of them it looks at all there are."""
 
 
-class Maintaining(Hearing):
+class Maintaining(Base):
     """The verbs that run passes and proofs."""
 
     async def settle(self, request: wire.SettleRequest) -> wire.SettleAnswer:
         """Have the worker run the workspace's due transitions now, and wait for its figures."""
-        workspace = await self._known(request)
+        workspace = await self.existing(request)
         figures = await self.jobs.run("settle", workspace.ws)
         await self.follow(workspace)
         return _figures(figures, workspace, request.caller.to_core())
 
     async def scrub(self, request: wire.ScrubRequest) -> wire.ScrubAnswer:
         """Have the worker rewrite the store's files so that erased words are absent from them, and wait for it."""
-        workspace = await self._known(request)
+        workspace = await self.existing(request)
         figures = await self.jobs.run("scrub")
         await self.follow(workspace)
         return _figures(figures, workspace, request.caller.to_core())
@@ -46,7 +46,7 @@ class Maintaining(Hearing):
         are kept in clear: it is told which notes, never which paths.
         """
         paths = [intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths)]
-        workspace = await self._known(request)
+        workspace = await self.existing(request)
         notes = sorted(workspace.pathed.anchored(paths))
         if paths and not notes:
             return _figures({"stale": 0}, workspace, request.caller.to_core())
@@ -58,7 +58,7 @@ class Maintaining(Hearing):
     async def verify(self, request: wire.VerifyRequest) -> wire.VerifyAnswer:
         """Prove that the heads and all that follows from them are what the log says. Problems carry no words, but ids:
         a child, teammate or fresh agent is refused (``Forbidden``)."""
-        self._check_governor(request.caller.to_core(), "verify a workspace", "proof-role")
+        self.require_governor(request.caller.to_core(), "verify a workspace", "proof-role")
         keys = await self._keys(request)
         report = await verify.verify(self.redis, keys, self.keyring, self.settings.policy)
         problems = tuple(str(one) for one in report.differences[:MAX_PROBLEMS])
@@ -66,7 +66,7 @@ class Maintaining(Hearing):
 
     async def rebuild(self, request: wire.RebuildRequest) -> wire.RebuildAnswer:
         """Make heads, cells, members, due times and totals anew from log and vault; not for those below the main agent."""
-        self._check_governor(request.caller.to_core(), "rebuild a workspace", "proof-role")
+        self.require_governor(request.caller.to_core(), "rebuild a workspace", "proof-role")
         keys = await self._keys(request)
         rebuilt = await verify.rebuild(self.redis, keys, self.keyring, self.settings.policy)
         self.close(request.workspace)
@@ -78,12 +78,6 @@ class Maintaining(Hearing):
         if ws is None:
             raise NotFound("there is no such workspace", field="workspace", hint="amnesia workspaces lists them")
         return Keys(ws)
-
-    async def _known(self, request: wire.Request) -> Workspace:
-        workspace, _ = await self.reading(request)
-        if workspace is None:
-            raise NotFound("there is no such workspace", field="workspace", hint="amnesia workspaces lists them")
-        return workspace
 
 
 def _figures(figures: dict[str, Any], workspace: Workspace, caller: Caller) -> wire.FiguresAnswer:

@@ -29,6 +29,8 @@ MAX_BYTES_PER_CALL: Final = 8 * 1024 * 1024
 """Words of one script call, so that a burst of long notes becomes several calls and not one frame of gigabytes."""
 READ_COUNT: Final = 1000
 """Entries per XRANGE when reading the log forward."""
+MAX_HISTORY: Final = 10_000
+"""Events of one note that are walked; renewals are thinned, so a note does not get there."""
 REQUEST_TTL_MS: Final = 86_400_000
 """How long the answer to a ``request_id`` is kept: the specification's 24 hours."""
 START: Final = "0-0"
@@ -271,7 +273,7 @@ class Log:
                 yield entry
             after = page[-1].seq
 
-    async def history(self, last: str, limit: int) -> list[Entry]:
+    async def history(self, last: str, limit: int = MAX_HISTORY) -> list[Entry]:
         """A note's events, newest first, walking the chain back from its last one. Cost grows with its own events."""
         found: list[Entry] = []
         seq = last

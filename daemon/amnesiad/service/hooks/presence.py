@@ -12,11 +12,11 @@ from typing import Final
 
 MAX_SESSIONS: Final = 4096
 """Sessions that are remembered, those heard of last: more than the agents of a machine begin in a week."""
-MAX_HAUNTS: Final = 8
+MAX_PLACES: Final = 8
 """Workspaces of one session, the latest. An end is told to each, together with those of its children in one request."""
 
 
-class Haunts:
+class Presence:
     """The workspaces in which each session was heard of. One event loop."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Haunts:
         self._of.move_to_end(session)
         known[workspace] = None
         known.move_to_end(workspace)
-        if len(known) > MAX_HAUNTS:
+        if len(known) > MAX_PLACES:
             known.popitem(last=False)
         if len(self._of) > MAX_SESSIONS:
             self._of.popitem(last=False)

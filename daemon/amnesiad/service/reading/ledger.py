@@ -20,7 +20,7 @@ from amnesiad.core.errors import NotFound
 from amnesiad.core.events import AnyNoteEvent, PolicyChanged
 from amnesiad.core.notes import Note, fold
 from amnesiad.core.policy import Policy, apply_overrides
-from amnesiad.service.looking import MAX_HISTORY, Looking
+from amnesiad.service.base import Base
 from amnesiad.store import vault
 from amnesiad.store.log import at_or_past
 from amnesiad.workspace import Workspace
@@ -57,7 +57,7 @@ class _Then(NamedTuple):
     tomb: vault.Tomb | None
 
 
-class Ledger(Looking):
+class Ledger(Base):
     """The verb that reads the ledger."""
 
     async def ledger(self, request: wire.LedgerRequest) -> wire.LedgerAnswer:
@@ -130,7 +130,7 @@ class Ledger(Looking):
             raise NotFound(f"note {note_id} cannot be read", field="entry", hint="amnesia verify tells more")
         events = [
             event
-            for entry in reversed(await workspace.log.history(found.seq, MAX_HISTORY))
+            for entry in reversed(await workspace.log.history(found.seq))
             if (event := cast(AnyNoteEvent, entry.event)).version <= version
         ]
         return _Then(fold(events), found.tomb if isinstance(found, vault.Grave) else None)

@@ -10,7 +10,7 @@ from amnesiad.core.notes import Note, Words
 from amnesiad.core.policy import Policy
 from amnesiad.core.recall import trust
 from amnesiad.projection import Use
-from amnesiad.service.change import Change
+from amnesiad.service.writing.change import Change
 from amnesiad.workspace import Workspace
 
 C = TypeVar("C", bound=wire.ChangeAnswer)

@@ -14,7 +14,7 @@ from amnesiad import wire
 from amnesiad.core.errors import Invalid
 from amnesiad.core.render import glance_line
 from amnesiad.service import Service
-from amnesiad.service.glancing import MAX_AGE_MS
+from amnesiad.service.hooks.status_line import MAX_AGE_MS
 from amnesiad.store import vault
 
 

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from amnesiad import wire
-from amnesiad.core.callers import Caller, check_governor, visible
-from amnesiad.core.errors import AmnesiaError, NotFound
-from amnesiad.service.ledger import MAX_SCANNED, Ledger, Shown, read_shown
+from amnesiad.core.callers import Caller, visible
+from amnesiad.core.errors import NotFound
+from amnesiad.service.reading.ledger import MAX_SCANNED, Ledger, Shown, read_shown
+from amnesiad.service.reading.looking import Looking
 from amnesiad.workspace import Workspace
 
 NOTES_AT_ONCE: Final = 5000
@@ -48,7 +49,7 @@ class _Seen:
         self.versions.add(version)
 
 
-class Exposing(Ledger):
+class Exposing(Looking, Ledger):
     """The verb that asks who was shown a note."""
 
     async def exposure(self, request: wire.ExposureRequest) -> wire.ExposureAnswer:
@@ -60,11 +61,7 @@ class Exposing(Ledger):
         teammate or fresh agent, ``NotFound``, ``StoreUnavailable``.
         """
         caller = request.caller.to_core()
-        try:
-            check_governor(caller, "ask who was shown a note", "exposure-role")
-        except AmnesiaError as error:
-            self.refused(error)
-            raise
+        self.require_governor(caller, "ask who was shown a note", "exposure-role")
         workspace = await self.caught_up(request.workspace)
         if workspace is None:
             raise NotFound(f"there is no note {request.id}", field="id")

@@ -16,10 +16,9 @@ from amnesiad.core.events import AnyNoteEvent, event_type
 from amnesiad.core.notes import LIVE, Note, State, Words, apply, fold
 from amnesiad.projection import Class, Group, Use
 from amnesiad.search import newest
-from amnesiad.service.answers import view, view_fields
-from amnesiad.service.forgetting import Forgetting
-from amnesiad.service.tallying import losses, tally
-from amnesiad.service.transitions import MAX_HISTORY as MAX_HISTORY
+from amnesiad.service.base import Base
+from amnesiad.service.reading.answers import view, view_fields
+from amnesiad.service.reading.counting import losses, tally
 from amnesiad.store import vault
 from amnesiad.store.log import Entry, seq_key
 from amnesiad.store.units import FORGOTTEN, left_of
@@ -31,7 +30,7 @@ RECENT: Final = 5
 """Ends that status names."""
 
 
-class Looking(Forgetting):
+class Looking(Base):
     """The verbs that only look."""
 
     async def list_notes(self, request: wire.ListRequest) -> wire.ListAnswer:
@@ -110,10 +109,10 @@ class Looking(Forgetting):
             raise NotFound(f"there is no note {request.id}", field="id")
         caller, now = request.caller.to_core(), self.clock.now_ms()
         note, tomb, last = await self._find(workspace, caller, request.id)
-        entries = await workspace.log.history(last, MAX_HISTORY) if last else []
+        length = note.version
         if request.at is not None:
             now = request.at
-            note = _fold_to(entries, now)
+            note = _fold_to(await workspace.log.history(last), now)
             note = clocks.settle(note, workspace.policy, now)
         elif tomb is None:
             note = clocks.settle(note, workspace.policy, now)
@@ -128,7 +127,7 @@ class Looking(Forgetting):
         text = render.expansion(left, words, workspace.policy, now, content_hash=content_hash)
         return wire.InspectAnswer(
             note=wire.NoteView(**fields),  # type: ignore[arg-type]
-            history_length=len(entries),
+            history_length=length,
             text=text,
             seq=workspace.position,
             degraded=degraded,
@@ -154,7 +153,7 @@ class Looking(Forgetting):
         if workspace is None:
             raise NotFound(f"there is no note {request.id}", field="id")
         note, tomb, last = await self._find(workspace, request.caller.to_core(), request.id)
-        entries = list(reversed(await workspace.log.history(last, MAX_HISTORY)))
+        entries = list(reversed(await workspace.log.history(last)))
         words = None if tomb is not None else workspace.words.get(note.id)
         events = list(_told(entries, words))
         start = _offset(request.cursor)

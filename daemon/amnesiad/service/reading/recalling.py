@@ -21,10 +21,10 @@ from amnesiad.core.notes import Note
 from amnesiad.core.pathindex import words_of_mention
 from amnesiad.projection import Class, Use
 from amnesiad.search import Asked, Fusion, Layer, by_relevance, by_worth, content_words
-from amnesiad.service.answers import view_fields
-from amnesiad.service.ledger import Shown
-from amnesiad.service.showing import Selected, Showing, check_query
-from amnesiad.service.weighing import asked
+from amnesiad.service.reading.answers import view_fields
+from amnesiad.service.reading.ledger import Shown
+from amnesiad.service.reading.scoring import asked
+from amnesiad.service.reading.showing import Selected, Showing, check_query
 from amnesiad.workspace import Workspace
 
 MAX_DETERRENTS: Final = 3

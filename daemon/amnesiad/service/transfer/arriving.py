@@ -30,9 +30,10 @@ from amnesiad.core.events import (
 )
 from amnesiad.core.notes import Note, Words, apply
 from amnesiad.errors import Conflict
-from amnesiad.service import lines as shapes
-from amnesiad.service.change import new_note_id
-from amnesiad.service.exporting import Exporting, is_over
+from amnesiad.service.transfer import lines as shapes
+from amnesiad.service.transfer.exporting import is_over
+from amnesiad.service.writing.change import new_note_id
+from amnesiad.service.writing.remembering import Remembering
 from amnesiad.store import vault
 from amnesiad.store.keyring import Keyring
 from amnesiad.store.log import START, Unit
@@ -101,7 +102,7 @@ class Run:
             self.problems.append(wire.ImportProblem(line=number, code=error.code, message=error.message))
 
 
-class Arriving(Exporting):
+class Arriving(Remembering):
     """What becomes of one line of an import."""
 
     async def decide(self, run: Run, item: Item, stand: vault.Found) -> Taken | None:

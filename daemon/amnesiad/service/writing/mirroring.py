@@ -11,15 +11,14 @@ from amnesiad.core import mirrors
 from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import NotFound
 from amnesiad.errors import Conflict
-from amnesiad.service.answers import changed
-from amnesiad.service.change import Change
-from amnesiad.service.remembering import REREADS, NoteMoved
-from amnesiad.service.transitions import Transitions
+from amnesiad.service.reading.answers import changed
+from amnesiad.service.writing.change import Change
+from amnesiad.service.writing.remembering import REREADS, NoteMoved, Remembering
 from amnesiad.store import vault
 from amnesiad.workspace import Workspace
 
 
-class Mirroring(Transitions):
+class Mirroring(Remembering):
     """The verb that records results from elsewhere."""
 
     async def mirror(self, request: wire.MirrorRequest) -> wire.MirrorAnswer:

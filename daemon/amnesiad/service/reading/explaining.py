@@ -20,9 +20,9 @@ from amnesiad.core.errors import NotFound
 from amnesiad.core.notes import Note
 from amnesiad.core.times import format_time
 from amnesiad.errors import StoreUnavailable
-from amnesiad.service.correcting import Corrections
-from amnesiad.service.injecting import Injecting, may_fire
-from amnesiad.service.showing import check_query
+from amnesiad.service.reading.correcting import Corrections
+from amnesiad.service.reading.injecting import Injecting, may_fire
+from amnesiad.service.reading.showing import check_query
 from amnesiad.store import vault
 from amnesiad.workspace import Workspace
 

@@ -39,7 +39,7 @@ from amnesiad.core.kinds import EXEMPT_KINDS
 from amnesiad.core.notes import Note, Words, apply
 from amnesiad.core.times import MINUTE_MS, parse_time
 from amnesiad.limits import MAX_LINE_BYTES
-from amnesiad.service.change import MAX_REASONS
+from amnesiad.service.writing.change import MAX_REASONS
 from amnesiad.wire.lines import Line, NoteLine
 
 FORMAT: Final = 1

@@ -14,14 +14,14 @@ from amnesiad.core.callers import Caller
 from amnesiad.core.errors import Invalid
 from amnesiad.core.render import glance_line
 from amnesiad.core.times import SECOND_MS
-from amnesiad.service.hooking import Hooking
-from amnesiad.service.tallying import losses, tally
+from amnesiad.service.hooks.hooking import Hooking
+from amnesiad.service.reading.counting import losses, tally
 
 MAX_AGE_MS: Final = 10 * SECOND_MS
 """How old the counts of a status line may be: counting a hundred thousand notes takes a fifth of a second."""
 
 
-class Glancing(Hooking):
+class StatusLine(Hooking):
     """The question behind a status line."""
 
     async def glance(self, request: wire.HooksRequest) -> str:

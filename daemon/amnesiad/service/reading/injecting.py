@@ -20,12 +20,12 @@ from amnesiad.core.callers import Caller
 from amnesiad.core.notes import Note
 from amnesiad.core.times import MINUTE_MS
 from amnesiad.errors import StoreUnavailable
-from amnesiad.service.answers import view
-from amnesiad.service.correcting import Corrections
-from amnesiad.service.ledger import Shown
-from amnesiad.service.listening import Listener, News
-from amnesiad.service.recalling import Recalling
-from amnesiad.service.showing import Selected, check_query
+from amnesiad.service.reading.answers import view
+from amnesiad.service.reading.correcting import Corrections
+from amnesiad.service.reading.ledger import Shown
+from amnesiad.service.reading.listening import Listener, News
+from amnesiad.service.reading.recalling import Recalling
+from amnesiad.service.reading.showing import Selected, check_query
 from amnesiad.store.witness import Once
 from amnesiad.tokens import counter_for
 from amnesiad.workspace import Workspace

@@ -20,14 +20,15 @@ from amnesiad import agents, wire
 from amnesiad.agents import Occurrence
 from amnesiad.core.callers import Caller
 from amnesiad.repository import Place
-from amnesiad.service.announced import Announced
 from amnesiad.service.base import Jobs
-from amnesiad.service.haunts import Haunts
 from amnesiad.service.hearing import Hearing
-from amnesiad.service.listening import Listener
-from amnesiad.service.showing import MAX_QUERY_CHARS
-from amnesiad.service.twins import WINDOW_MS, Twins
-from amnesiad.service.whereabouts import Whereabouts
+from amnesiad.service.hooks.announced import Announced
+from amnesiad.service.hooks.presence import Presence
+from amnesiad.service.hooks.twins import WINDOW_MS, Twins
+from amnesiad.service.hooks.whereabouts import Whereabouts
+from amnesiad.service.reading.injecting import Injecting
+from amnesiad.service.reading.listening import Listener
+from amnesiad.service.reading.showing import MAX_QUERY_CHARS
 from amnesiad.settings import Settings
 from amnesiad.store.clock import StoreClock
 from amnesiad.store.connect import Store
@@ -56,7 +57,7 @@ _ID_CHARS: Final = 32
 """Of a keyed hash, for an event's id: a collision among the events of a week is out of reach."""
 
 
-class Hooking(Hearing):
+class Hooking(Hearing, Injecting):
     """The verb that agents' hooks call."""
 
     def __init__(self, redis: Store, keyring: Keyring, settings: Settings, clock: StoreClock, jobs: Jobs) -> None:
@@ -64,7 +65,7 @@ class Hooking(Hearing):
         self.announced = Announced(clock.now_ms)
         self.whereabouts = Whereabouts(os.environ, store_is_local=settings.store_is_local)
         self._twins = Twins()
-        self._haunts = Haunts()
+        self._presence = Presence()
 
     async def hooks(self, request: wire.HooksRequest, *, hung_up: HungUp | None = None) -> dict[str, Any]:
         """The agent's own output for its own payload; ``{}`` where there is nothing to say, or nobody to hear it.
@@ -105,7 +106,7 @@ class Hooking(Hearing):
     ) -> dict[str, Any]:
         workspace = await self.open(place.workspace, create=False)
         if workspace is not None:
-            self._haunts.heard(seen.session, place.workspace)
+            self._presence.heard(seen.session, place.workspace)
         await self._tell(place, seen, key, now, here=workspace is not None)
         if workspace is None:
             return {}
@@ -137,7 +138,7 @@ class Hooking(Hearing):
             paths = agents.relative_paths(event.paths, seen.cwd, place.roots)
             if event.paths and not paths:
                 continue  # of files that are not this workspace's
-            elsewhere = self._haunts.others(seen.session, place.workspace) if event.event in ENDS else ()
+            elsewhere = self._presence.others(seen.session, place.workspace) if event.event in ENDS else ()
             for name in ((place.workspace,) if here else ()) + elsewhere:
                 same = self.keyring.content_hash(f"{key} {number} {now // WINDOW_MS} {name}")
                 told.append(

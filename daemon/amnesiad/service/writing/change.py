@@ -18,7 +18,7 @@ from amnesiad.core.errors import NotFound, StoreFull
 from amnesiad.core.events import AnyNoteEvent, Created, Reasoned
 from amnesiad.core.intake import NOTE_ID_ALPHABET, NOTE_ID_LENGTH
 from amnesiad.core.notes import Note, Words, apply
-from amnesiad.service.eviction import giving_way
+from amnesiad.service.writing.eviction import giving_way
 from amnesiad.store.log import Unit
 from amnesiad.store.owners import Owner, expect_open, reopened, set_owner
 from amnesiad.store.units import Builder

@@ -15,11 +15,11 @@ from amnesiad.core.events import AnyNoteEvent, Scope
 from amnesiad.core.kinds import Kind
 from amnesiad.core.notes import Anchor, Note, Words
 from amnesiad.errors import Conflict
-from amnesiad.service import similarity
-from amnesiad.service.answers import changed
-from amnesiad.service.change import Change, new_note_id
-from amnesiad.service.guarding import MAX_ITEM_BYTES, Guarding
-from amnesiad.service.writing import A, Decide
+from amnesiad.service.reading.answers import changed
+from amnesiad.service.writing import similarity
+from amnesiad.service.writing.change import Change, new_note_id
+from amnesiad.service.writing.guarding import MAX_ITEM_BYTES, Guarding
+from amnesiad.service.writing.loop import A, Decide
 from amnesiad.store import vault
 from amnesiad.store.units import left_of
 from amnesiad.workspace import Workspace

@@ -21,9 +21,9 @@ from amnesiad.core.events import AnyNoteEvent
 from amnesiad.core.notes import Note
 from amnesiad.errors import StoreUnavailable
 from amnesiad.projection import Use
-from amnesiad.service.change import Change
-from amnesiad.service.correcting import Corrections
-from amnesiad.service.ledger import Ledger
+from amnesiad.service.reading.correcting import Corrections
+from amnesiad.service.writing.change import Change
+from amnesiad.service.writing.guarding import Guarding
 from amnesiad.store.contexts import Telling
 from amnesiad.store.log import at_or_past
 from amnesiad.store.witness import Once, Witnessed
@@ -48,7 +48,7 @@ class Selected(NamedTuple, Generic[T]):
     entry: bytes
 
 
-class Showing(Ledger):
+class Showing(Guarding):
     """What every verb that shows notes goes through."""
 
     async def reader(self, request: wire.Request) -> Workspace | None:

@@ -18,7 +18,8 @@ from amnesiad.core.callers import Caller, child_owner, visible
 from amnesiad.core.errors import NotFound
 from amnesiad.core.events import Created, Event, PolicyChanged, Scrubbed, decode, event_type
 from amnesiad.errors import StoreUnavailable
-from amnesiad.service.ledger import Ledger, concerns, read_shown
+from amnesiad.service.base import Base
+from amnesiad.service.reading.ledger import concerns, read_shown
 from amnesiad.store import vault
 from amnesiad.store.log import at_or_past
 from amnesiad.store.tail import Item, Tails, place_behind
@@ -40,7 +41,7 @@ INJECTED: Final = frozenset({"inject", "fire"})
 """What brings notes into a context without being asked for each; a recall is its asker's own business."""
 
 
-class Feeding(Ledger):
+class Feeding(Base):
     """The verb that does not end by itself."""
 
     _tails: Tails | None = None

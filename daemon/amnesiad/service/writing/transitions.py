@@ -6,7 +6,7 @@ Each is a decision of the core, written by the one loop in ``base``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -18,14 +18,11 @@ from amnesiad.core.events import AnyNoteEvent, Reinstated
 from amnesiad.core.notes import Anchor, Note, Words
 from amnesiad.core.undo import undo
 from amnesiad.errors import Conflict
-from amnesiad.service.answers import changed
-from amnesiad.service.change import Change
-from amnesiad.service.remembering import REREADS, NoteMoved, Remembering
+from amnesiad.service.reading.answers import changed
+from amnesiad.service.writing.change import Change
+from amnesiad.service.writing.remembering import REREADS, NoteMoved, Remembering
 from amnesiad.store import vault
 from amnesiad.workspace import Workspace
-
-MAX_HISTORY: Final = 10_000
-"""Events of one note that are walked; renewals are thinned, so a note does not get there."""
 
 C = TypeVar("C", bound=wire.ChangeAnswer)
 Decision = Callable[[Note, Caller, Change, str | None], list[AnyNoteEvent]]
@@ -164,7 +161,7 @@ class Transitions(Remembering):
         head = await vault.find(self.redis, workspace.keys, note_id)
         if not isinstance(head, vault.Head):
             return []
-        entries = await workspace.log.history(head.seq, MAX_HISTORY)
+        entries = await workspace.log.history(head.seq)
         await self.caught_up(name)
         return [cast(AnyNoteEvent, entry.event) for entry in reversed(entries)]
 

@@ -17,8 +17,8 @@ from amnesiad.core.callers import Caller, visible
 from amnesiad.core.errors import NotFound
 from amnesiad.core.events import AnyNoteEvent, PolicyChanged, Scrubbed
 from amnesiad.core.notes import Note
-from amnesiad.service import lines as shapes
-from amnesiad.service.maintaining import Maintaining
+from amnesiad.service.base import Base
+from amnesiad.service.transfer import lines as shapes
 from amnesiad.store import vault
 from amnesiad.store.log import START, Entry, at_or_past
 from amnesiad.store.owners import Owner, all_owners
@@ -29,7 +29,7 @@ PAUSE_EVERY: Final = 50
 """Entries written out without a pause; others wait no longer than a few milliseconds."""
 
 
-class Exporting(Maintaining):
+class Exporting(Base):
     """The verb that gives a workspace away."""
 
     async def export(self, request: wire.ExportRequest) -> AsyncIterator[bytes]:
@@ -38,7 +38,7 @@ class Exporting(Maintaining):
         ``after`` goes on behind a ``seq`` of an earlier export: every note that changed since comes, whole. Raises
         ``NotFound`` for an unknown workspace, and for one that is dropped on the way.
         """
-        workspace = await self._known(request)
+        workspace = await self.existing(request)
         caller, keys = request.caller.to_core(), workspace.keys
         mine = caller.owners
         through = await workspace.log.last_id()

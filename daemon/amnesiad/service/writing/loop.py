@@ -18,7 +18,7 @@ from amnesiad import wire
 from amnesiad.core.errors import AmnesiaError, NotFound, StoreFull
 from amnesiad.errors import Conflict
 from amnesiad.service.base import Base
-from amnesiad.service.change import Change
+from amnesiad.service.writing.change import Change
 from amnesiad.store import workspaces
 from amnesiad.store.log import START, Outcome, Unit, at_or_past
 from amnesiad.store.owners import decode_owner, read_owner

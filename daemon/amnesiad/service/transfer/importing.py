@@ -19,8 +19,9 @@ from amnesiad.core.callers import address
 from amnesiad.core.errors import CallerError, Invalid, Refused, StoreFull
 from amnesiad.core.policy import apply_overrides, parse_setting
 from amnesiad.errors import Conflict
-from amnesiad.service import lines as shapes
-from amnesiad.service.arriving import MAX_ATTEMPTS, Arriving, Item, Run, Taken
+from amnesiad.service.governing import Governing
+from amnesiad.service.transfer import lines as shapes
+from amnesiad.service.transfer.arriving import MAX_ATTEMPTS, Arriving, Item, Run, Taken
 from amnesiad.store import vault
 from amnesiad.store.log import START, Outcome, at_or_past
 from amnesiad.wire.answers import Scalar
@@ -35,7 +36,7 @@ PAUSE_EVERY: Final = 50
 """Notes decided or written out without a pause; others wait no longer than a few milliseconds."""
 
 
-class Transfer(Arriving):
+class Importing(Arriving, Governing):
     """The verb that takes notes in."""
 
     async def import_notes(self, request: wire.ImportRequest, lines: AsyncIterator[bytes]) -> wire.ImportAnswer:

@@ -15,10 +15,10 @@ from amnesiad.core.errors import Invalid, NotFound, Refused
 from amnesiad.core.notes import Note
 from amnesiad.errors import Conflict
 from amnesiad.search import newest
-from amnesiad.service.change import Change
-from amnesiad.service.mirroring import Mirroring
-from amnesiad.service.remembering import REREADS, NoteMoved
-from amnesiad.service.writing import Decide, damaged
+from amnesiad.service.writing.change import Change
+from amnesiad.service.writing.guarding import Guarding
+from amnesiad.service.writing.loop import Decide, damaged
+from amnesiad.service.writing.remembering import REREADS, NoteMoved
 from amnesiad.store import vault
 from amnesiad.store.cells import cells_held
 from amnesiad.workspace import Workspace
@@ -29,7 +29,7 @@ AT_ONCE: Final = 500
 """Notes erased concurrently: as many as one call of the script takes."""
 
 
-class Forgetting(Mirroring):
+class Forgetting(Guarding):
     """The verb that erases."""
 
     async def forget(self, request: wire.ForgetRequest) -> wire.ForgetAnswer:

@@ -23,8 +23,8 @@ from amnesiad.core.notes import Words
 from amnesiad.core.policy import LIVE_RULES, Policy
 from amnesiad.core.rules import Size
 from amnesiad.service.base import Jobs
-from amnesiad.service.change import Change
-from amnesiad.service.writing import A, Decide, Writing
+from amnesiad.service.writing.change import Change
+from amnesiad.service.writing.loop import A, Decide, Writing
 from amnesiad.settings import Settings
 from amnesiad.store.clock import StoreClock
 from amnesiad.store.connect import Store
