@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from amnesiad.cli import connecting, main
+from amnesiad.cli import dialog, main
 from amnesiad.install import checks
 from amnesiad.install.checks import Check
 from amnesiad.install.settings import Places
@@ -38,7 +38,7 @@ class TestInstall:
         self, typed: str, made: bool, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """A plain return is a no, and after one nothing is left to tell."""
-        monkeypatch.setattr(connecting, "on_terminal", lambda: True)
+        monkeypatch.setattr(dialog, "on_terminal", lambda: True)
         monkeypatch.setattr("typer.confirm", lambda _: typed == "y\n")
         assert main(["install", "codex"]) == 0
         assert (home / ".codex/hooks.json").exists() is made
@@ -48,7 +48,7 @@ class TestInstall:
         self, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         """Ctrl-D at the question: said on a line of its own."""
-        monkeypatch.setattr(connecting, "on_terminal", lambda: True)
+        monkeypatch.setattr(dialog, "on_terminal", lambda: True)
         monkeypatch.setattr("sys.stdin", io.StringIO(""))
         assert main(["install", "codex"]) == 130
         assert capsys.readouterr().err.endswith("\nnothing changed\n")

@@ -1,4 +1,4 @@
-"""Opening the Unix socket safely, and closing only what is ours.
+"""Opening the Unix socket safely, and closing only what is ours; and the token that guards the loopback port instead.
 
 The socket is 0600 in a 0700 directory of this user's. Before anything is removed the path is looked at: what is no
 socket is refused, a living daemon is named, and only a socket that nobody answers on is taken away. Two daemons that

@@ -187,11 +187,9 @@ def _run(arguments: list[str]) -> int:
         if isinstance(ended.__context__, BrokenPipeError):
             raise ended.__context__ from None
         raise
-    except (BrokenPipeError, KeyboardInterrupt):
-        raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _UNWRITABLE:
-            raise
+        if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and error.errno in _UNWRITABLE):
+            raise  # of the output, which is ``main``'s to give up
         _report(_as_bug(error), as_json)
         return EXIT_REFUSED
     return code if isinstance(code, int) else 0

@@ -1,4 +1,4 @@
-"""Writing notes and keeping them alive: remember, supersede, edit, promote, pin, unpin, renew, done."""
+"""Writing notes and keeping them alive: remember, supersede, edit, promote, pin, unpin, renew, done, mirror."""
 
 from __future__ import annotations
 

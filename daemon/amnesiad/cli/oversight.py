@@ -15,8 +15,6 @@ from amnesiad.errors import Invalid
 app = typer.Typer()
 
 STATE_ORDER = ("active", "stale", "expired", "revoked", "superseded", "forgotten")
-PROOFS = ("verify",)
-"""The passes that prove something; the others just do their work."""
 
 
 @verb(app)
@@ -276,7 +274,7 @@ def _run_pass(call: Call, name: str, **options: Any) -> None:
 
 def _show_figures(name: str, answer: Answer) -> None:
     problems = answer.get("problems") or ()
-    well = "nothing wrong" if name in PROOFS else "done"
+    well = "nothing wrong" if name == "verify" else "done"
     say(f"{name}: {f'{len(problems)} wrong' if problems else well}")
     fields((f"  {figure.replace('_', ' ')}", value) for figure, value in answer["figures"].items())
     for problem in problems:

@@ -10,7 +10,7 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from amnesiad.cli.connecting import Dialog, check_places
+from amnesiad.cli.dialog import Dialog, check_places
 from amnesiad.cli.screen import say
 from amnesiad.errors import Invalid
 
