@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.core.strategies import examples
 from tests.daemon.desk import Recorder, call, projection, recalled, refused, remember
@@ -50,6 +50,7 @@ words = st.builds(
 
 
 @given(st.lists(words, max_size=8), st.lists(paths, min_size=1, max_size=2))
+@example([Words(content="İ\u3099")] * 3, ["İ"])
 @examples(400)
 def test_no_note_about_a_path_is_missed(notes: list[Words], asked: list[str]) -> None:
     """Anchored at or below it, triggered by it, or mentioning it, whatever stands around the mention; also after some

@@ -40,7 +40,10 @@ GRADE_COVERED: Final = 2
 GRADE_MENTIONED: Final = 1
 GRADE_NONE: Final = 0
 
-_UNSPACED: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uff66-\uff9f"
+# Without the two marks that voice a kana: behind anything else they are marks like others.
+_UNSPACED: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u3098\u309b-\u30ff\u3400-\u9fff\uac00-\ud7af\uff66-\uff9f"
+)
 # A word character, except in scripts that are written without spaces: 修改src/app.py文件 mentions a path.
 _WORD: Final = rf"[^\W{_UNSPACED}]"
 _OF_UNSPACED: Final = re.compile(f"[{_UNSPACED}]")
