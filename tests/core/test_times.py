@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import time as clock_time
 
 import pytest
 from hypothesis import given
@@ -266,3 +267,32 @@ def test_a_quoted_value_never_floods_the_message() -> None:
     assert quoted("x") == "'x'"
     assert len(quoted("x" * 10_000)) == 60
     assert quoted(10**5000) == "a number of thousands of digits"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (True, "true"),
+        (None, "null"),
+        ([False, {"a": None}, 1.5], "[false, {'a': null}, 1.5]"),
+        (date(2030, 1, 31), "2030-01-31"),
+        (datetime(2030, 1, 31, 9, 30, tzinfo=UTC), "2030-01-31T09:30:00+00:00"),
+        (clock_time(9, 30), "09:30:00"),
+        ("a\u202eb", "'a\\u202eb'"),
+        ([[[["deep"]]]], "[[[[…]]]]"),
+    ],
+)
+def test_a_refused_value_is_shown_in_the_words_it_came_in(value: object, shown: str) -> None:
+    """Whoever sent JSON or wrote TOML is not answered in Python, and no text can reorder the line."""
+    with pytest.raises(Invalid) as refusal:
+        parse_duration(value, field="ttl_ms")
+    assert f"not {shown}" in refusal.value.message
+
+
+def test_what_is_nested_without_end_is_refused_as_anything_else() -> None:
+    """A thousand lists within one another are shown as far as the line goes."""
+    deep: list[object] = []
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(Invalid):
+        parse_duration(deep, field="ttl_ms")

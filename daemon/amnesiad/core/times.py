@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from itertools import islice
 from typing import Final
 
 from amnesiad.core.errors import Invalid
@@ -49,6 +50,8 @@ TIME_PATTERN: Final = f"{_DIGITS.pattern}|{_ISO.pattern}"
 """Every text that may be an instant. It also takes impossible dates and numbers out of range."""
 _QUOTE_LENGTH: Final = 60
 """How much of a wrong value an error repeats: enough to recognise it, too little to flood a log."""
+_QUOTE_DEPTH: Final = 3
+"""How many lists and objects within one another an error repeats; deeper ones would not fit the line."""
 
 DURATION_ACCEPTS: Final = "a duration such as 15s, 12h, 7d or 1d12h (whole numbers of w d h m s ms)"
 TIME_ACCEPTS: Final = (
@@ -58,12 +61,29 @@ TIME_ACCEPTS: Final = (
 
 
 def quoted(value: object) -> str:
-    """The value as an error message shows it: its literal, cut to a length that fits a line."""
+    """The value as an error message shows it: as whoever sent it wrote it, cut to a length that fits a line."""
     try:
-        text = repr(value)
+        text = _literal(value, _QUOTE_DEPTH)
     except ValueError:  # an integer of more digits than Python agrees to print
         return "a number of thousands of digits"
     return text if len(text) <= _QUOTE_LENGTH else text[: _QUOTE_LENGTH - 1] + "…"
+
+
+def _literal(value: object, depth: int) -> str:
+    """The words of JSON for what it has words for, ISO 8601 for the dates and times of a TOML file. Texts stay as Python
+    writes them, which escapes whatever does not print."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, list | tuple):
+        items = (_literal(item, depth - 1) for item in value[:_QUOTE_LENGTH])
+        return f"[{', '.join(items) if depth else '…'}]"
+    if isinstance(value, dict):
+        pairs = islice(value.items(), _QUOTE_LENGTH)
+        rows = (f"{_literal(name, depth - 1)}: {_literal(item, depth - 1)}" for name, item in pairs)
+        return f"{{{', '.join(rows) if depth else '…'}}}"
+    return repr(value)
 
 
 def parse_duration(value: object, *, field: str) -> int:
