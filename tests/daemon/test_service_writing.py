@@ -25,6 +25,7 @@ from tests.daemon.desk import (
     refused_unchanged,
     remember,
     state_of,
+    sweep,
 )
 
 from amnesiad import wire
@@ -221,6 +222,20 @@ async def test_a_revoked_text_may_be_said_again_with_a_warning(service: Service)
     assert (counts.active, counts.revoked) == (1, 1)
     assert (await call(service, "history", id=answer.id)).events[0].type == "created"
     assert len((await call(service, "history", id=answer.id)).events) == 1
+
+
+async def test_what_has_expired_warns_before_any_pass_has_said_so(service: Service, clock: ManualClock) -> None:
+    """C29: dead is dead, swept or not: the warning is the same before the sweep as after it, the closest note first."""
+    await remember(service, "the port is 8080 in the lab", kind="finding")
+    old = await remember(service, "the port is 8080", kind="finding", ttl_ms=DAY)
+    clock.advance(30 * DAY)
+    assert await state_of(service, old) == "expired"
+    before = await call(service, "remember", content="the port is 8080 here", kind="finding")
+    await call(service, "forget", id=before.id)
+    await sweep(service)
+    after = await call(service, "remember", content="the port is 8080 here", kind="finding")
+    assert [(one.kind, one.id) for one in before.warnings] == [("expired", old)]
+    assert before.warnings == after.warnings
 
 
 async def test_similar_notes_are_never_merged(service: Service) -> None:

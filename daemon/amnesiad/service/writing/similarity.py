@@ -25,8 +25,9 @@ def warnings(
 
     The measure and its threshold are ``search.similar``'s: deterministic, and never a reason to refuse.
     """
-    if not len(workspace.ended):
-        return ()
+    seen = workspace.audience(caller)
+    # Dead is dead, swept or not: what time has ended stands among the live notes until a pass has written so.
+    lapsed = workspace.lapsed(now, seen)
 
     def allow(note_id: str) -> bool:
         note = workspace.settled(note_id, now)
@@ -34,13 +35,13 @@ def warnings(
             return False
         return visible(note, caller, workspace.policy)
 
-    found = similar(
-        content,
-        workspace.ended,
-        lambda note_id: workspace.words[note_id].content,
-        allow,
-        workspace.audience(caller),
-    )
+    def content_of(note_id: str) -> str:
+        return workspace.words[note_id].content
+
+    found = similar(content, workspace.ended, content_of, allow, seen)
+    if lapsed:
+        found += similar(content, workspace.live, content_of, lambda id_: id_ in lapsed and allow(id_), seen)
+        found.sort(key=lambda one: (-one[1], one[0]))
     warned = []
     for note_id, _ in found[:MAX_WARNINGS]:
         note = workspace.settled(note_id, now)
