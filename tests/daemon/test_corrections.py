@@ -112,6 +112,20 @@ async def test_of_a_forgotten_note_id_and_code_are_told(service: Service) -> Non
     assert revoked in line
 
 
+async def test_forgotten_notes_beyond_what_one_look_reads_are_told_later(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many notes were taken back and forgotten since the context was shown them, it is told of each, once."""
+    monkeypatch.setattr(correcting, "MAX_WALKED", 2)
+    ids = [await remember(service, f"the port of service {number} is 8080", kind="finding") for number in range(5)]
+    assert set(ids) <= set((await call(service, "inject", caller=S1)).ids)
+    for note_id in ids:
+        await call(service, "revoke", id=note_id, reason="wrong")
+        await call(service, "forget", id=note_id)
+    told = [line for _ in range(4) for line in await corrected(service)]
+    assert sorted(line.split("[")[2][:10] for line in told) == sorted(ids)
+
+
 async def test_a_child_has_a_context_of_its_own(service: Service) -> None:
     """What a child was shown is corrected for the child, and for the session only where it was shown it too."""
     rule = await remember(service, "never force-push", kind="directive")

@@ -35,8 +35,8 @@ MAX_CONTEXTS: Final = 4096
 MAX_LOST: Final = 1024
 """Tellings of unknown outcome that are remembered; in a storm of lost replies the oldest count as told."""
 MAX_WALKED: Final = 50
-"""Forgotten notes whose latest events one look reads, to see whether they had been taken back; beyond it time ended them,
-so to speak, and nobody is told."""
+"""Forgotten notes whose latest events one look reads, to see whether they had been taken back; the others' are read by
+the looks that follow."""
 MAX_EVENTS: Final = 8
 """Of each, read backwards: what took it back stands right before what forgot it, or little lies in between."""
 MOVES: Final = (Created, Superseded, Revoked, Expired, Reinstated)
@@ -181,7 +181,9 @@ class Corrections:
         """Keep those of the notes without a head that were taken back before they were forgotten; time ends the rest."""
         walked = 0
         for id_, grave in zip(ids, await vault.tombs(workspace.redis, workspace.keys, ids), strict=True):
-            if grave is not None and grave.tomb.note.state_reason != "expired" and walked < MAX_WALKED:
+            if grave is not None and grave.tomb.note.state_reason != "expired":
+                if walked == MAX_WALKED:
+                    continue
                 walked += 1
                 history = await workspace.log.history(grave.seq, MAX_EVENTS)
                 ends = (one.event for one in history if isinstance(one.event, MOVES))
