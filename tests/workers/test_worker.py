@@ -9,6 +9,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,16 @@ from typing import Any
 import pytest
 import redis as sync_redis
 from redis.asyncio import Redis
+from structlog.testing import capture_logs
 from tests.support import dump, wait_until
-from tests.workers.seeding import World, new_world
+from tests.workers.seeding import KEYRING, World, new_world
 
 import amnesiad
 import amnesiad_workers
 from amnesiad.bridge import Jobs
 from amnesiad.bridge.jobs import SPECS
 from amnesiad.errors import Deadline
+from amnesiad.settings import load_settings
 from amnesiad.store.keyring import KEY_FILE
 from amnesiad.store.queue import MODULE, PREFIX, QUEUE, use_prefix, worker_alive
 from amnesiad.store.server import EmbeddedServer
@@ -201,6 +204,33 @@ async def test_jobs_and_logs_hold_no_words(
     await wait_until(lambda: worker.said("bad: words: malformed"), 30)
     await wait_until(lambda: gone(redis, f"{PREFIX}:job:*"))
     assert "words of" not in repr(await dump(redis, f"{PREFIX}*")) + worker.log.read_text()
+
+
+def test_a_job_that_breaks_quotes_nothing(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """RQ logs and keeps what a job raised, with its message and its causes: none of them is a pass's own."""
+    from amnesiad_workers import jobs as entries
+
+    async def broken(_context: object, ws: str) -> None:
+        try:
+            raise KeyError("the words of a note")
+        except KeyError as error:
+            raise RuntimeError(f"Symlink loop from '/home/somebody' in {ws}") from error
+
+    desk = entries.Desk(redis_url, KEYRING, load_settings(environ={}))
+    monkeypatch.setattr(entries, "_desk", [desk])
+    monkeypatch.setattr("amnesiad_workers.passes.settle", broken)
+    with pytest.raises(entries.JobFailed) as caught, capture_logs() as logs:
+        entries.settle("0" * 16)
+    kept = "".join(traceback.format_exception(caught.value))
+    assert "settle: RuntimeError" in kept
+    for told in (kept, str(logs), *capsys.readouterr()):
+        assert "the words of" not in told
+        assert "somebody" not in told
+    (entry,) = logs
+    assert [told.partition(" at ")[0] for told in entry["exception"]] == ["RuntimeError", "KeyError"]
+    assert (entry["job"], entry["ws"]) == ("settle", "0" * 16)
 
 
 async def test_a_job_of_a_killed_worker_is_done_by_the_next(

@@ -14,6 +14,7 @@ from typing import Any, Final
 import structlog
 
 from amnesiad.errors import AmnesiaError
+from amnesiad.logs import exception_chain, log_loop_fault
 from amnesiad.settings import Settings
 from amnesiad.store.clock import StoreClock
 from amnesiad.store.connect import connect
@@ -120,6 +121,10 @@ def _run(name: str, work: Callable[[Context], Awaitable[Any]], **ids: str) -> di
     except AmnesiaError as error:
         # Without its cause: a server's answer may quote what it was sent.
         raise JobFailed(f"{name}: {type(error).__name__}: {error.message}") from None
+    except Exception as error:
+        # Any other message may quote a note's words or a file's path, so what is wrong is in the log, by its places.
+        logger.error("a job broke", job=name, **ids, exception=exception_chain(error))
+        raise JobFailed(f"{name}: {type(error).__name__}") from None
     figures: dict[str, Any] = result.as_dict() if isinstance(result, Figures) else result
     if any(figures.values()):
         logger.info(name, **ids, **figures)
@@ -127,6 +132,7 @@ def _run(name: str, work: Callable[[Context], Awaitable[Any]], **ids: str) -> di
 
 
 async def _work(desk: Desk, work: Callable[[Context], Awaitable[Any]]) -> Any:
+    asyncio.get_running_loop().set_exception_handler(log_loop_fault)
     redis = await connect(desk.url)
     try:
         clock = StoreClock()

@@ -20,7 +20,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from amnesiad.errors import AmnesiaError, ConfigError, StoreUnavailable, StoreUnfit
-from amnesiad.logs import configure_logging
+from amnesiad.logs import configure_logging, log_loop_fault
 from amnesiad.settings import Settings, load_settings
 from amnesiad.store.connect import check_fit, connect
 from amnesiad.store.keyring import Keyring
@@ -87,6 +87,7 @@ def _listen(stop: threading.Event) -> None:
 
 async def _check(url: str, settings: Settings) -> None:
     """Raises ``StoreUnavailable``, ``StoreUnfit``, or ``ConfigError`` where the store belongs to another key."""
+    asyncio.get_running_loop().set_exception_handler(log_loop_fault)
     redis = await connect(url)
     try:
         await check_fit(redis)

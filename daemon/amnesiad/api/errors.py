@@ -6,20 +6,15 @@ A bug's log line names types and places in the source, never a message or a loca
 from __future__ import annotations
 
 import secrets
-import traceback
-from pathlib import Path
-from typing import Final
 
 import structlog
 
 from amnesiad import wire
 from amnesiad.errors import AmnesiaError, Bug
+from amnesiad.logs import exception_chain
 from amnesiad.wire import STATUS
 
 log = structlog.get_logger("amnesiad.api")
-
-MAX_PLACES: Final = 12
-"""Innermost frames logged of each exception: enough to find a bug, too few to flood the log."""
 
 
 def answerable(error: Exception, where: str) -> AmnesiaError:
@@ -34,17 +29,3 @@ def answerable(error: Exception, where: str) -> AmnesiaError:
 def refusal(error: AmnesiaError) -> tuple[int, bytes]:
     """Status and JSON envelope of an error that ``answerable`` has passed."""
     return STATUS[error.code], wire.encode(wire.error_answer(error))
-
-
-def exception_chain(error: BaseException) -> list[str]:
-    """Types and source places of an exception and its causes, outermost first; no messages, no values."""
-    found: list[str] = []
-    seen: set[int] = set()
-    step: BaseException | None = error
-    while step is not None and id(step) not in seen:
-        seen.add(id(step))
-        frames = traceback.extract_tb(step.__traceback__)[-MAX_PLACES:]
-        places = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
-        found.append(f"{type(step).__qualname__} at {' > '.join(places)}")
-        step = step.__cause__ or step.__context__
-    return found

@@ -32,7 +32,7 @@ from amnesiad.api.serve import ApiServer
 from amnesiad.bridge import Bridge, Jobs, Timer
 from amnesiad.daemon.notify import keep_alive, notify, watchdog_s
 from amnesiad.errors import AmnesiaError, ConfigError, StoreUnavailable
-from amnesiad.logs import configure_logging
+from amnesiad.logs import configure_logging, log_loop_fault
 from amnesiad.mcp import McpFace
 from amnesiad.service import Service, residence
 from amnesiad.settings import Settings
@@ -236,6 +236,7 @@ def run_process(settings: Settings, name: str, work: Any) -> int:
     configure_logging(settings.log_level, name)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.get_loop().set_exception_handler(log_loop_fault)
             runner.run(until_stopped(work()))
     except AmnesiaError as error:
         hint = f" ({error.hint})" if error.hint else ""
