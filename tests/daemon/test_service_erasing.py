@@ -31,6 +31,7 @@ from tests.support import dump
 from amnesiad.core import decisions
 from amnesiad.core.callers import Caller
 from amnesiad.service import Service
+from amnesiad.service.writing import forgetting
 from amnesiad.service.writing.change import MAX_REASONS, Change
 from amnesiad.store.vault import GRAVES_PER_READ
 
@@ -218,6 +219,42 @@ async def test_forgetting_much_asks_first_and_changes_nothing(service: Service) 
     for wrong in wrongs:
         assert (await refused_unchanged(service, "forget", **wrong)).code == "invalid"
     assert (await call(service, "forget", query="scratch", confirm=True)).forgotten == 3
+
+
+async def test_one_note_that_cannot_go_holds_up_no_other(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C16: of many, in however many pages, all go but that one, which the answer names; alone, it is refused."""
+    monkeypatch.setattr(forgetting, "AT_ONCE", 2)
+    ids = [await remember(service, f"scratch {number}") for number in range(5)]
+    keys = (await projection(service)).keys
+    bad = ids[0]
+    head = await service.redis.hget(keys.heads, bad)
+    assert head is not None
+    await service.redis.hset(keys.heads, bad, b"9" + head)
+    answer = await call(service, "forget", ids=ids)
+    assert (answer.forgotten, set(answer.ids)) == (4, set(ids[1:]))
+    (notice,) = answer.notices
+    assert bad in notice
+    assert "scratch" not in notice
+    assert (await refused(call(service, "forget", id=bad))).code in ("conflict", "not_found")
+
+
+async def test_a_large_forget_lets_others_be_answered(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks over a whole workspace for what is to go pauses on the way, every so many notes."""
+    for number in range(60):
+        await remember(service, f"scratch {number}")
+
+    async def turns_of_others() -> int:
+        turns = 0
+        looking = asyncio.ensure_future(call(service, "forget", all=True, dry_run=True))
+        while not looking.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert len((await looking).ids) == 60
+        return turns
+
+    monkeypatch.setattr(forgetting, "SLICE", 1)
+    pausing = await turns_of_others()
+    assert pausing >= 100
 
 
 async def test_forget_erases_at_once_what_time_has_ended(service: Service, clock: ManualClock) -> None:

@@ -199,7 +199,7 @@ class Doomed(Part, frozen=True, kw_only=True):
 
 
 class ForgetAnswer(Answer, frozen=True, kw_only=True):
-    """``would`` only for a dry run. ``notices`` are the secret guard's."""
+    """``would`` only for a dry run. ``notices`` are the secret guard's, and name notes that could not be forgotten."""
 
     forgotten: int
     ids: tuple[str, ...]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Final, TypeVar
 
 import msgspec
 
 from amnesiad import wire
 from amnesiad.core import clocks, decisions, intake, render
 from amnesiad.core.callers import Caller, governs, visible
-from amnesiad.core.errors import Invalid, NotFound, Refused
+from amnesiad.core.errors import CallerError, Invalid, NotFound, Refused
 from amnesiad.core.notes import Note
 from amnesiad.errors import Conflict
 from amnesiad.search import newest
@@ -27,13 +28,20 @@ MAX_SHOWN: Final = 20
 """Notes whose text a dry run or a refusal shows; the rest are counted."""
 AT_ONCE: Final = 500
 """Notes erased concurrently: as many as one call of the script takes."""
+SLICE: Final = 1000
+"""Notes looked at between two pauses: some milliseconds, as long as a large request takes."""
+T = TypeVar("T")
 
 
 class Forgetting(Guarding):
     """The verb that erases."""
 
     async def forget(self, request: wire.ForgetRequest) -> wire.ForgetAnswer:
-        """Erase every note that the address means and the caller may see. ``dry_run`` only shows what would go."""
+        """Erase every note that the address means and the caller may see. ``dry_run`` only shows what would go.
+
+        Of several, one that cannot be forgotten stays and is named in ``notices``; where none can, its refusal is raised.
+        ``ids`` has no bound but the workspace's: nowhere else is told, all at once, of what a copy elsewhere must go too.
+        """
         caller = request.caller.to_core()
         address = _address(request)
         reason = None if request.reason is None else intake.check_reason(request.reason)
@@ -48,8 +56,11 @@ class Forgetting(Guarding):
         targets = await self._targets(workspace, caller, request, address)
         now = self.clock.now_ms()
         wordless = await self._wordless(workspace, targets)
-        found = [workspace.settled(id_, now) or wordless.get(id_) for id_ in targets]
-        doomed = [note for note in found if note is not None]
+        doomed = [
+            note
+            async for id_ in _in_slices(targets)
+            if (note := workspace.settled(id_, now) or wordless.get(id_)) is not None
+        ]
         if request.dry_run:
             return msgspec.structs.replace(_would(workspace, doomed), notices=notices)
         if not request.confirm and (address == "all" or (address == "query" and len(doomed) > 1)):
@@ -61,14 +72,14 @@ class Forgetting(Guarding):
                 hint="look with dry_run, then send confirm: true",
                 choices=tuple(note.id for note in doomed[:MAX_SHOWN]),
             )
-        for note in doomed:
+        async for note in _in_slices(doomed):
             decisions.forget(note, caller, now, reason=reason)
         if not doomed:
             return await self.recorded(workspace, request, _nothing("", notices), wire.ForgetAnswer)
         if len(doomed) == 1:
             return await self._forget_one(request, caller, doomed[0].id, reason, wordless)
         many = await self._forget_many(request, caller, doomed, wordless, reason)
-        answer = msgspec.structs.replace(many, notices=notices)
+        answer = msgspec.structs.replace(many, notices=(*notices, *many.notices))
         return await self.recorded(workspace, request, answer, wire.ForgetAnswer)
 
     async def _forget_one(
@@ -140,9 +151,10 @@ class Forgetting(Guarding):
         wordless: Collection[str],
         reason: str | None,
     ) -> wire.ForgetAnswer:
-        """Each note is a unit of its own, so that one that was changed meanwhile does not hold up the others."""
+        """Each note is a unit of its own, so that one that cannot be forgotten does not hold up the others."""
         single = msgspec.structs.replace(request, request_id=None, after=None)
         gone: list[Note] = []
+        left: dict[str, CallerError] = {}
         seq = "0-0"
         for start in range(0, len(doomed), AT_ONCE):
             page = doomed[start : start + AT_ONCE]
@@ -151,16 +163,21 @@ class Forgetting(Guarding):
                 return_exceptions=True,
             )
             for note, answer in zip(page, answers, strict=True):
-                if isinstance(answer, BaseException):
+                if isinstance(answer, CallerError):
+                    left[note.id] = answer
+                elif isinstance(answer, BaseException):
                     raise answer
-                if answer.forgotten:
+                elif answer.forgotten:
                     gone.append(note)
                     seq = answer.seq
+        if left and not gone:
+            raise next(iter(left.values()))
         return wire.ForgetAnswer(
             forgotten=len(gone),
             ids=tuple(note.id for note in gone),
             summary=render.forget_summary(gone),
             scrub="pending",
+            notices=_kept(left),
             seq=seq,
         )
 
@@ -172,8 +189,8 @@ class Forgetting(Guarding):
         if address == "ids":
             return [await self.address(workspace, caller, id_, f"ids[{n}]") for n, id_ in enumerate(request.ids)]
         if address == "query":
-            found = workspace.live.contains_all_words(request.query or "")
-            ids = sorted(found | workspace.ended.contains_all_words(request.query or ""))
+            matched = workspace.live.contains_all_words(request.query or "")
+            ids = sorted(matched | workspace.ended.contains_all_words(request.query or ""))
         elif address == "tags":
             ids = [
                 id_
@@ -183,11 +200,14 @@ class Forgetting(Guarding):
         else:
             ids = list(workspace.notes)
         if address == "all" and governs(caller):
-            return [
-                *(id_ for id_ in ids if visible(workspace.notes[id_], caller, workspace.policy)),
-                *workspace.unreadable,
-            ]
-        return [id_ for id_ in ids if self._meant(workspace, caller, request, workspace.notes[id_])]
+            found = [id_ async for id_, note in self._there(workspace, ids) if visible(note, caller, workspace.policy)]
+            return [*found, *workspace.unreadable]
+        return [id_ async for id_, note in self._there(workspace, ids) if self._meant(workspace, caller, request, note)]
+
+    async def _there(self, workspace: Workspace, ids: Sequence[str]) -> AsyncIterator[tuple[str, Note]]:
+        async for id_ in _in_slices(ids):
+            if (note := workspace.notes.get(id_)) is not None:
+                yield id_, note
 
     def _meant(self, workspace: Workspace, caller: Caller, request: wire.ForgetRequest, note: Note) -> bool:
         if not visible(note, caller, workspace.policy):
@@ -230,6 +250,21 @@ def _erasing(caller: Caller, note: Note, held: Sequence[str], reason: str | None
         return wire.ForgetAnswer(forgotten=1, ids=(note.id,), summary=summary, scrub="pending", seq="")
 
     return decide
+
+
+async def _in_slices(items: Iterable[T]) -> AsyncIterator[T]:
+    """These, with others answered in between."""
+    for place, item in enumerate(items, start=1):
+        if place % SLICE == 0:
+            await asyncio.sleep(0)
+        yield item
+
+
+def _kept(left: Mapping[str, CallerError]) -> tuple[str, ...]:
+    """Notices of the notes that could not be forgotten, the first of them by id."""
+    named = [f"note {id_} is not forgotten: {error.message}" for id_, error in islice(left.items(), MAX_SHOWN)]
+    more = len(left) - len(named)
+    return (*named, f"{more} more are not forgotten") if more else tuple(named)
 
 
 def _nothing(seq: str, notices: tuple[str, ...] = ()) -> wire.ForgetAnswer:
