@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
+from redis.asyncio import Redis
 from tests.support import wait_until
 from tests.workers.seeding import MINUTE, POLICY, set_policy
 from tests.workers.yard import Yard, pretend_worker
 
 from amnesiad.bridge import Timer
 from amnesiad.bridge.timer import SWEEP_S
+from amnesiad.errors import AmnesiaError, Bug, StoreUnavailable
 from amnesiad.store.due import earliest
-from amnesiad.store.queue import PREFIX, QUEUE
+from amnesiad.store.queue import PREFIX, QUEUE, worker_alive
 from amnesiad.tasks import end
 from amnesiad_workers.passes import refile, settle
 
@@ -83,17 +86,35 @@ async def has(yard: Yard, names: set[str]) -> bool:
     return names <= {name for name, _ in await yard.queued()}
 
 
-async def test_nothing_is_asked_of_nobody(yard: Yard, timers: list[Timer]) -> None:
-    """Without a worker no jobs pile up, however long, and the timer does not spin over what is due; when one comes, that
-    is asked for at once."""
+@pytest.mark.parametrize("trouble", [None, StoreUnavailable("no answer"), Bug("the store rejected a command")])
+async def test_nothing_is_asked_of_nobody(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, trouble: AmnesiaError | None
+) -> None:
+    """While no worker lives, the store is away or anything else fails, no jobs pile up and the timer rests between two
+    tries, whatever is due and hinted; when that is over, what is due is asked for."""
+    turns: list[float] = []
+
+    async def asked(redis: Redis) -> bool:
+        turns.append(time.monotonic())
+        for _ in range(20):
+            timer.hint(yard.world.ws, 0)
+        if trouble is not None and len(turns) <= 3:
+            raise trouble
+        return await worker_alive(redis)
+
+    monkeypatch.setattr("amnesiad.bridge.timer.worker_alive", asked)
     yard.world.now = yard.clock.now_ms() - MINUTE
     await yard.world.remember("a")
-    for _ in range(20):
-        await hinted(timers[0], yard.world.ws)
-    await wait_until(lambda: yard.world.ws not in timers[0]._due)
-    assert await yard.queued() == []
-    await pretend_worker(yard.redis)
-    await wait_until(lambda: settles(yard))
+    timer = Timer(yard.redis, yard.clock, yard.jobs, POLICY, erase_within=60_000)
+    running = asyncio.create_task(timer.run())
+    try:
+        await wait_until(lambda: len(turns) >= 3)
+        assert turns[2] - turns[0] >= 2 * SWEEP_S * 0.9
+        assert await yard.queued() == []
+        await pretend_worker(yard.redis)
+        await wait_until(lambda: settles(yard))
+    finally:
+        await end(running)
 
 
 async def test_a_change_of_policy_whose_job_was_lost_is_filed_all_the_same(yard: Yard, timers: list[Timer]) -> None:

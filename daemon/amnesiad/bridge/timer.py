@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -74,38 +75,35 @@ class Timer:
         self._wake.set()
 
     async def run(self) -> None:
-        """Never returns. While the store is away or no worker lives it asks for nothing and looks again."""
+        """Never returns. While the store is away or no worker lives it asks for nothing, and looks again after a rest."""
         while True:
             self._wake.clear()
             try:
-                await self._turn()
+                done = await self._turn()
             except StoreUnavailable:
-                self._next_sweep = time.monotonic() + SWEEP_S
+                done = False
             except AmnesiaError as error:
                 logger.error("the timer stumbled", error=type(error).__name__, code=error.code)
-                self._next_sweep = time.monotonic() + SWEEP_S
-            try:
-                async with asyncio.timeout(max(0.0, self._sleep_s())):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+                done = False
+            if done:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._sleep_s()):
+                        await self._wake.wait()
+            else:
+                # What is due stays due, and hints go on: neither may wake us for what cannot be done.
+                await asyncio.sleep(SWEEP_S)
 
     def _sleep_s(self) -> float:
         now = time.monotonic()
         waits = [self._next_sweep - now]
         if self._due:
-            waits.append((min(self._due.values()) - self._store_now()) / 1000)
+            waits.append((min(self._due.values()) - self._clock.now_ms()) / 1000)
         if self._scrub_wanted:
             waits.append(self._next_scrub - now)
         return max(min(waits), MIN_SLEEP_S)
 
-    def _store_now(self) -> int:
-        try:
-            return self._clock.now_ms()
-        except StoreUnavailable:
-            return 0
-
-    async def _turn(self) -> None:
+    async def _turn(self) -> bool:
+        """Ask for what is due; ``False`` if nobody would do it. Raises ``StoreUnavailable`` or ``Bug``."""
         now = time.monotonic()
         if now >= self._next_sweep:
             await self._sweep()
@@ -114,12 +112,9 @@ class Timer:
         ticks = [name for name, at in self._next_tick.items() if now >= at]
         scrub = self._scrub_wanted and now >= self._next_scrub
         if not (ripe or ticks or scrub or self._unfiled):
-            return
+            return True
         if not await worker_alive(self._redis):
-            # Jobs for nobody would only pile up: the sweep comes back to them.
-            self._due = {ws: at for ws, at in self._due.items() if at > store_now}
-            self._next_scrub = max(self._next_scrub, now + SWEEP_S)
-            return
+            return False  # Jobs for nobody would only pile up.
         for ws in sorted(self._unfiled):
             await self._jobs.enqueue("refile", ws, key=ws)
             self._unfiled.discard(ws)
@@ -133,6 +128,7 @@ class Timer:
             self._scrub_wanted = False
             self._next_scrub = now + self._scrub_every_s
             await self._jobs.enqueue("scrub", key="all")
+        return True
 
     async def _sweep(self) -> None:
         """Take the earliest due time of every workspace from the store, and see whether anything is unscrubbed or filed by
