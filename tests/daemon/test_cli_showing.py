@@ -8,7 +8,7 @@ import pytest
 from tests.daemon.canned import NOTE, REMEMBERED, Canned
 
 from amnesiad import __version__
-from amnesiad.cli import SECTIONS, _name, main
+from amnesiad.cli import SECTIONS, _name, main, screen
 from amnesiad.wire import VERBS
 
 
@@ -64,6 +64,20 @@ class TestShowing:
         canned.answers["list"] = {"notes": [{**NOTE, "content": "word " * 300 + "end"}], "seq": "1-0"}
         assert main(["list"]) == 0
         assert capsys.readouterr().out.splitlines()[1].endswith("end #tea")
+
+    def test_columns_line_up_and_words_fold_under_themselves(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A wide letter takes its two columns, and where the line is short only the last cell goes on in the next."""
+        monkeypatch.setattr(screen, "PIPE_WIDTH", 40)
+        rows = [("修改", None, "run the tests before you change module seven"), ("b", "22", "")]
+        screen.table(("ID", "LEFT", "NOTE"), rows)
+        assert capsys.readouterr().out.splitlines() == [
+            "ID    LEFT  NOTE",
+            "修改        run the tests before you",
+            "            change module seven",
+            "b     22",
+        ]
 
     def test_a_note_s_fields_stand_in_one_column(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
         """All that is known about a note is one list, its history's length as well."""

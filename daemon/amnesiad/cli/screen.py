@@ -36,6 +36,9 @@ cut cannot be typed, and a note without its words says nothing."""
 # Ids, codes, numbers, times and plain paths hold nothing to be made safe; knowing so spares an import.
 _CODE: Final = re.compile(r"[\w.:/@+-]*", re.ASCII)
 
+GAP_WIDTH: Final = 2
+"""Columns between one cell and the next."""
+
 SHORT_HASH: Final = 10
 """How many characters of a content hash are shown, so that a line of the audit fits; ``--json`` has them all."""
 
@@ -94,24 +97,24 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
     A cell is made safe unless it is a rich ``Text``, which is taken to be.
     """
-    from rich.table import Table
     from rich.text import Text
 
-    cells = [[cell if isinstance(cell, Text) else Text(safe(cell)) for cell in row] for row in rows]
-    grid = Table(box=None, pad_edge=False, show_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    needed = WORDS_WIDTH
-    for place, column in enumerate(columns[:-1]):
-        grid.add_column(column, no_wrap=True)
-        needed += max(len(column), *(row[place].cell_len for row in cells), 0) + 2
-    grid.add_column(columns[-1], overflow="fold")
-    for row in cells:
-        grid.add_row(*row)
+    grid = [[Text(column, style="bold") for column in columns]]
+    grid += [[cell if isinstance(cell, Text) else Text(safe(cell)) for cell in row] for row in rows]
+    # Rich's own table measures and crops each cell anew: of a thousand notes that took longer than all the rest.
+    widths = [max(row[place].cell_len for row in grid) + GAP_WIDTH for place in range(len(columns) - 1)]
     screen = console()
-    screen.width = max(screen.width, needed)
+    room = max(screen.width - sum(widths), WORDS_WIDTH)
     with screen.capture() as drawn:
-        screen.print(grid)
-    for line in drawn.get().splitlines():
-        say(line.rstrip())
+        for *cells, words in grid:
+            line = Text()
+            for cell, width in zip(cells, widths, strict=True):
+                line.append_text(cell).append(" " * (width - cell.cell_len))
+            for part in words.wrap(screen, room, overflow="fold") or [Text()]:
+                screen.print(line.append_text(part), soft_wrap=True)  # it has its breaks already
+                line = Text(" " * sum(widths))
+    for text in drawn.get().splitlines():
+        say(text.rstrip())
 
 
 def fields(pairs: Iterable[tuple[str, object]]) -> None:
