@@ -19,6 +19,9 @@ from typing import Any
 
 from amnesiad import __version__
 
+SILENCE_S = 30.0
+"""How long a process on a terminal may show nothing before it is given up."""
+
 SILENT = object()
 """An answer that never comes."""
 
@@ -154,6 +157,7 @@ def on_terminal(
     """Run a command on a terminal of its own, type, and return all that the terminal showed and the exit code.
 
     Of a question that is named in ``answering`` it is waited for: a key like Ctrl-C is not kept for whoever reads later.
+    One that comes just before the process begins to read is lost all the same, and so, like a person, it is pressed again.
     """
     ours, theirs = pty.openpty()
     variables = {**os.environ, "TERM": "xterm-256color", **(environ or {})}
@@ -172,17 +176,29 @@ def on_terminal(
     shown = b""
     while answering.encode() not in shown:
         shown += os.read(ours, 65536)
-    os.write(ours, typed.encode())
-    while select.select([ours], [], [], 30)[0]:
-        try:
-            data = os.read(ours, 65536)
-        except OSError:  # Linux reports the other side's end as an error
+    presses = 6 if answering else 1
+    for _ in range(presses):
+        os.write(ours, typed.encode())
+        more, ended = _shown_next(ours, SILENCE_S / presses)
+        shown += more
+        if ended:
             break
-        if not data:
-            break
-        shown += data
     os.close(ours)
     return shown.decode().replace("\r\n", "\n"), process.wait()
+
+
+def _shown_next(terminal: int, silence_s: float) -> tuple[bytes, bool]:
+    """What a terminal shows until it is silent for so long, or its process has ended, and whether it has."""
+    shown = b""
+    while select.select([terminal], [], [], silence_s)[0]:
+        try:
+            data = os.read(terminal, 65536)
+        except OSError:  # Linux reports the other side's end as an error
+            return shown, True
+        if not data:
+            return shown, True
+        shown += data
+    return shown, False
 
 
 def _sit_down() -> None:

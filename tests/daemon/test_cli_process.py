@@ -105,7 +105,7 @@ class TestProcess:
     def test_a_question_may_be_left(self, canned: Canned, key: str) -> None:
         """Ctrl-C and Ctrl-D at a question erase nothing, say so, and leave the cursor on a line of its own."""
         canned.answers["forget"] = DRY
-        out, code = on_terminal(["forget", "--query", "tea"], key, answering="[y/N]: ")
+        out, code = on_terminal(["forget", "--query", "tea"], key, answering="[y/N]")
         assert out.endswith("\nnothing changed\n")
         assert (len(canned.requests), code) == (1, 130)
 
