@@ -176,7 +176,7 @@ def on_terminal(
     shown = b""
     while answering.encode() not in shown:
         shown += os.read(ours, 65536)
-    presses = 6 if answering else 1
+    presses = 15 if answering else 1
     for _ in range(presses):
         os.write(ours, typed.encode())
         more, ended = _shown_next(ours, SILENCE_S / presses)
