@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 from tests.daemon.desk import (
     DAY,
     HUMAN,
     ManualClock,
+    Recorder,
     call,
     kept,
     listed,
@@ -30,7 +32,7 @@ from tests.support import dump
 
 from amnesiad.core import decisions
 from amnesiad.core.callers import Caller
-from amnesiad.service import Service
+from amnesiad.service import Service, base
 from amnesiad.service.writing import forgetting
 from amnesiad.service.writing.change import MAX_REASONS, Change
 from amnesiad.store.vault import GRAVES_PER_READ
@@ -229,7 +231,7 @@ async def test_one_note_that_cannot_go_holds_up_no_other(service: Service, monke
     bad = ids[0]
     head = await service.redis.hget(keys.heads, bad)
     assert head is not None
-    await service.redis.hset(keys.heads, bad, b"9" + head)
+    await service.redis.hset(keys.heads, bad, b"9" + cast(bytes, head))
     answer = await call(service, "forget", ids=ids)
     assert (answer.forgotten, set(answer.ids)) == (4, set(ids[1:]))
     (notice,) = answer.notices
@@ -514,3 +516,24 @@ class TestWithoutWords:
         assert (await refused(call(second, "forget", id=bad, caller=child))).code == "not_found"
         assert await service.redis.hexists(keys.vault, bad)
         assert (await call(second, "forget", id=bad, caller=HUMAN)).forgotten == 1
+
+
+async def test_an_erasure_is_rewritten_however_much_else_waits(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After-work beyond the bound is dropped, and the log says how much, once; the hint to scrub never is."""
+    monkeypatch.setattr(base, "MAX_BACKGROUND", 1)
+    note_id = await remember(service, "scratch")
+    await service.quiesce()
+    going_on = asyncio.Event()
+    with capture_logs() as logs:
+        service.background(cast(Any, going_on.wait()))
+        await call(service, "forget", id=note_id)
+        for _ in range(3):
+            service.background(asyncio.sleep(0))
+        going_on.set()
+        await service.quiesce()
+    assert cast(Recorder, service.jobs).scrubs == 1
+    assert [(line["event"], line["count"]) for line in logs if "dropped" in line["event"]] == [
+        ("background work dropped", 3)
+    ]

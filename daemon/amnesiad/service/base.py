@@ -20,6 +20,7 @@ from amnesiad.core.callers import Caller, check_governor, child_owner, governs, 
 from amnesiad.core.errors import Ambiguous, AmnesiaError, NotFound, Refused, StoreFull
 from amnesiad.core.notes import Note
 from amnesiad.errors import StoreUnavailable
+from amnesiad.logs import exception_chain
 from amnesiad.secretscan import RULES_FOLDER, SecretScan
 from amnesiad.service.meaning import Meaning
 from amnesiad.service.writing.change import Change
@@ -38,7 +39,7 @@ SIGN_OF_LIFE_MS: Final = 60_000
 NAME_CHECK_MS: Final = 2_000
 """How long another daemon's rename of a workspace may go unnoticed here."""
 MAX_BACKGROUND: Final = 256
-"""After-work (renewals) under way at once; beyond it a renewal is dropped, as a conflict would drop it."""
+"""After-work under way at once; beyond it a renewal or a sign of life is dropped, as a conflict would drop it."""
 
 logger = structlog.get_logger()
 
@@ -81,6 +82,7 @@ class Base:
         # A lock lives while somebody waits for it, so that asking for names that do not exist leaves nothing behind.
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._background: set[asyncio.Task[None]] = set()
+        self._dropped = 0
 
     async def start(self) -> None:
         """Do ahead what would make the first request slow: load the vocabulary that tokens are counted with, and the
@@ -284,9 +286,13 @@ class Base:
 
     # -- after the answer ----------------------------------------------------------------------------------------
 
-    def background(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run something after the answer has left. A failure is logged, never raised; too much at once is dropped."""
-        if len(self._background) >= MAX_BACKGROUND:
+    def background(self, work: Coroutine[Any, Any, Any], *, droppable: bool = True) -> None:
+        """Run something after the answer has left. A failure is logged, never raised.
+
+        Beyond ``MAX_BACKGROUND`` it is dropped, counted for the log, unless somebody relies on it.
+        """
+        if droppable and len(self._background) >= MAX_BACKGROUND:
+            self._dropped += 1
             work.close()
             return
 
@@ -296,11 +302,21 @@ class Base:
             except AmnesiaError as error:
                 logger.warning("background work failed", error=type(error).__name__, code=error.code)
             except Exception as error:
-                logger.error("background work broke", error=type(error).__name__)
+                logger.error("background work broke", exception=exception_chain(error))
 
         task = asyncio.create_task(run())
         self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        task.add_done_callback(self._work_ended)
+
+    def _work_ended(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if self._dropped and not self._background:
+            logger.warning("background work dropped", count=self._dropped, limit=MAX_BACKGROUND)
+            self._dropped = 0
+
+    def scrub_soon(self) -> None:
+        """Ask, after the answer, for erased words to be rewritten out of the data files. Never dropped."""
+        self.background(self.jobs.scrub(), droppable=False)
 
     async def quiesce(self) -> None:
         """Wait until the after-work under way is done; for shutdown and for tests."""

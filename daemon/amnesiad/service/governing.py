@@ -245,7 +245,7 @@ class Governing(Looking, Guarding):
         if not await self._dispose(name, caller, "drop", act):
             raise NotFound("there is no such workspace", field="drop", hint="amnesia workspaces lists them")
         self.close(name)
-        self.background(self.jobs.scrub())
+        self.scrub_soon()
 
 
 class _CopiesLeft(Exception):

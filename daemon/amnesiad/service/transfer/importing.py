@@ -214,7 +214,7 @@ class Importing(Arriving, Governing):
             run.held.add(taken.note.id)
             return
         if taken.erased or any(note.state == "forgotten" for note, _ in taken.results[1:]):
-            self.background(self.jobs.scrub())
+            self.scrub_soon()
         if (due := run.workspace.due.get(taken.note.id)) is not None:
             self.jobs.due(run.workspace.ws, due)
 

@@ -139,7 +139,7 @@ class Forgetting(Guarding):
             except NoteMoved:
                 continue
             await self.follow(workspace)
-            self.background(self.jobs.scrub())
+            self.scrub_soon()
             return answer
         raise Conflict(f"note {note_id} kept changing", field="id", hint="try again")
 

@@ -196,7 +196,7 @@ class Writing(Base):
             elif (due := workspace.due.get(note.id)) is not None:
                 self.jobs.due(workspace.ws, due)
         if erased:
-            self.background(self.jobs.scrub())
+            self.scrub_soon()
         if evicted:
             logger.debug("evicted", ws=workspace.ws, count=len(evicted))
 
