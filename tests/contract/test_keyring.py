@@ -35,12 +35,28 @@ def test_a_file_that_is_no_key_is_refused(tmp_path: Path) -> None:
         Keyring.open(tmp_path)
 
 
+@pytest.mark.parametrize("part", ["", KEY_FILE, "below/it"])
+def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path, part: str) -> None:
+    """Where a file stands in the place of the state directory, or a directory in the place of the key, every process is
+    told so by the setting's name."""
+    if part == KEY_FILE:
+        (tmp_path / KEY_FILE).mkdir()
+        folder = tmp_path
+    else:
+        (tmp_path / "taken").touch()
+        folder = tmp_path / "taken" / part
+    with pytest.raises(ConfigError, match="cannot be used") as refused:
+        Keyring.open(folder)
+    assert refused.value.field == "state_dir"
+
+
 def test_hashes_tell_nothing_without_the_key() -> None:
     """The same text under another key, and the same text for another use, have nothing in common."""
     assert ONE.content_hash("x") != OTHER.content_hash("x")
     assert ONE.cell("text", "x") != ONE.cell("slot", "x").replace("slot:", "text:")
     assert len(ONE.content_hash("x")) == 64
     assert ONE.body_hash(b"x") not in (ONE.content_hash("x")[:32], OTHER.body_hash(b"x"))
+    assert ONE.digest("hook", "x") not in (ONE.content_hash("x"), ONE.digest("import", "x"))
 
 
 @given(st.lists(st.text(max_size=4), max_size=4), st.lists(st.text(max_size=4), max_size=4))

@@ -49,14 +49,15 @@ def run_worker(settings: Settings) -> int:
     configure_logging(settings.log_level, "worker")
     try:
         url = store_url(settings.redis_url, settings.state_dir, "worker")
-        jobs.use(jobs.Desk(url, Keyring.open(settings.state_dir), settings))
-        return _serve(url, settings)
+        keyring = Keyring.open(settings.state_dir)
+        jobs.use(jobs.Desk(url, keyring, settings))
+        return _serve(url, keyring)
     except (ConfigError, StoreUnfit) as error:
         logger.error("the worker does not start", error=error.message, hint=error.hint)
         return 1
 
 
-def _serve(url: str, settings: Settings) -> int:
+def _serve(url: str, keyring: Keyring) -> int:
     stop = threading.Event()
     low, high = WAIT_S
     pause = low
@@ -64,7 +65,7 @@ def _serve(url: str, settings: Settings) -> int:
         _listen(stop)
         began = time.monotonic()
         try:
-            asyncio.run(_check(url, settings))
+            asyncio.run(_check(url, keyring))
             _work(url, stop)
         except (StoreUnavailable, RedisError, OSError) as error:
             logger.warning("no answer from the store", error=type(error).__name__)
@@ -85,13 +86,13 @@ def _listen(stop: threading.Event) -> None:
     signal.signal(signal.SIGINT, note)
 
 
-async def _check(url: str, settings: Settings) -> None:
+async def _check(url: str, keyring: Keyring) -> None:
     """Raises ``StoreUnavailable``, ``StoreUnfit``, or ``ConfigError`` where the store belongs to another key."""
     asyncio.get_running_loop().set_exception_handler(log_loop_fault)
     redis = await connect(url)
     try:
         await check_fit(redis)
-        await Keyring.open(settings.state_dir).check_store(redis)
+        await keyring.check_store(redis)
     finally:
         await redis.aclose()
 

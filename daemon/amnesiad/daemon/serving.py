@@ -20,7 +20,6 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -31,7 +30,7 @@ from amnesiad.api.errors import answerable
 from amnesiad.api.serve import ApiServer
 from amnesiad.bridge import Bridge, Jobs, Timer
 from amnesiad.daemon.notify import keep_alive, notify, watchdog_s
-from amnesiad.errors import AmnesiaError, ConfigError, StoreUnavailable
+from amnesiad.errors import AmnesiaError, StoreUnavailable
 from amnesiad.logs import configure_logging, log_loop_fault
 from amnesiad.mcp import McpFace
 from amnesiad.service import Service, residence
@@ -86,7 +85,7 @@ class Daemon:
 
     async def _start(self) -> None:
         settings = self.settings
-        keyring = open_keyring(settings.state_dir)
+        keyring = Keyring.open(settings.state_dir)
         self._redis = redis = await self._reach_store()
         await check_fit(redis)
         await keyring.check_store(redis)
@@ -152,19 +151,6 @@ class Daemon:
             await self._redis.aclose()
         self._server = self._mcp = self._service = self._jobs = self._redis = None
         self._readiness = Readiness(ready=False, stage="stopped")
-
-
-def open_keyring(state_dir: Path) -> Keyring:
-    """The install key, in a state directory that only this user may enter. Raises ``ConfigError``."""
-    try:
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Keyring.open(state_dir)
-    except OSError as error:
-        raise ConfigError(
-            f"the state directory {state_dir} cannot be used: {error.strerror}",
-            field="state_dir",
-            hint="choose one that this user can write to",
-        ) from error
 
 
 async def _keep_time(clock: StoreClock, redis: Any) -> None:

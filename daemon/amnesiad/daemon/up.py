@@ -17,11 +17,13 @@ import structlog
 
 from amnesiad.daemon.child import WorkerChild
 from amnesiad.daemon.notify import notify
-from amnesiad.daemon.serving import Daemon, open_keyring, run_process
+from amnesiad.daemon.serving import Daemon, run_process
 from amnesiad.errors import AmnesiaError
 from amnesiad.settings import Settings
+from amnesiad.store.keyring import Keyring
 from amnesiad.store.location import data_dir
 from amnesiad.store.server import EmbeddedServer
+from amnesiad.tasks import end
 
 LOOK_S: Final = 0.2
 """How often is looked whether the embedded server lives."""
@@ -39,7 +41,7 @@ def run_up(settings: Settings) -> int:
 
 
 async def _up(settings: Settings) -> None:
-    open_keyring(settings.state_dir)
+    Keyring.open(settings.state_dir)  # refused before anything is started
     store: EmbeddedServer | None = None
     if settings.redis_url is None:
         store = EmbeddedServer(data_dir(settings.state_dir), durability=settings.durability)
@@ -57,9 +59,7 @@ async def _up(settings: Settings) -> None:
             task.result()
     finally:
         notify("STOPPING=1")
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*tasks)
         await daemon.stop()
         await worker.stop()
         if store is not None:

@@ -36,11 +36,29 @@ class Keyring:
 
     @classmethod
     def open(cls, state_dir: Path) -> Keyring:
-        """Read the install key, making it first if there is none. Two processes starting at once agree on one.
-
-        Raises ``ConfigError`` when the file is not a key.
+        """Read the install key, making it and its directory first if there is none. Two processes starting at once agree
+        on one. Raises ``ConfigError`` when the file is not a key, or the directory cannot be used.
         """
         path = state_dir / KEY_FILE
+        try:
+            key = cls._read_or_make(path)
+        except OSError as error:
+            raise ConfigError(
+                f"the state directory {state_dir} cannot be used: {error.strerror}",
+                field="state_dir",
+                hint="choose one that this user can write to",
+            ) from error
+        if len(key) != KEY_BYTES:
+            raise ConfigError(
+                f"the install key {path} has {len(key)} bytes, not {KEY_BYTES}",
+                field="state_dir",
+                hint="put back the file that belongs to this store",
+            )
+        return cls(key)
+
+    @staticmethod
+    def _read_or_make(path: Path) -> bytes:
+        state_dir = path.parent
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not path.exists():
             draft = state_dir / f".{KEY_FILE}.{secrets.token_hex(4)}"
@@ -62,22 +80,19 @@ class Keyring:
                 os.fsync(folder)
             finally:
                 os.close(folder)
-        key = path.read_bytes()
-        if len(key) != KEY_BYTES:
-            raise ConfigError(
-                f"the install key {path} has {len(key)} bytes, not {KEY_BYTES}",
-                field="state_dir",
-                hint="put back the file that belongs to this store",
-            )
-        return cls(key)
+        return path.read_bytes()
 
     def _mac(self, label: str, parts: tuple[str, ...]) -> bytes:
         message = "\x00".join([label, *[f"{len(part)}:{part}" for part in parts]])
         return hmac.digest(self._key, message.encode("utf-8", "surrogatepass"), "sha256")
 
+    def digest(self, label: str, *parts: str) -> str:
+        """A hash by which the same parts are known again, for the use that the label names: 64 hex digits."""
+        return self._mac(label, parts).hex()
+
     def content_hash(self, content: str) -> str:
         """What the audit keeps of erased content: 64 hex digits."""
-        return self._mac("content", (content,)).hex()
+        return self.digest("content", content)
 
     def cell(self, label: str, *parts: str) -> str:
         """A cell field that names a slot or a text without telling it."""
@@ -86,12 +101,12 @@ class Keyring:
 
     def body_hash(self, body: bytes) -> str:
         """The hash by which a repeated request is known to be the same."""
-        return hmac.digest(self._key, b"body\x00" + body, "sha256").hex()[:32]
+        return self.digest("body", body.decode())[:32]
 
     @property
     def fingerprint(self) -> str:
         """A public name of the key: 16 hex digits."""
-        return self._mac("fingerprint", ()).hex()[:16]
+        return self.digest("fingerprint")[:16]
 
     async def check_store(self, redis: Redis) -> None:
         """Record our fingerprint in a new store; raise ``ConfigError`` if the store belongs to another key or layout."""

@@ -356,7 +356,7 @@ def _known_id(keyring: Keyring, *parts: str) -> str:
 
     Keyed, so that nobody can test a guess of the text against the id.
     """
-    number = int(keyring.content_hash("\x00".join(("import", *parts))), 16)
+    number = int(keyring.digest("import", *parts), 16)
     return "".join(intake.NOTE_ID_ALPHABET[(number >> 5 * place) & 31] for place in range(intake.NOTE_ID_LENGTH))
 
 
