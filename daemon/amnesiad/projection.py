@@ -7,6 +7,7 @@ Notes are put in and taken out; which of them a caller may be shown at an instan
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -79,6 +80,8 @@ class Projection:
         self.words: dict[str, Words] = {}
         self.use: dict[str, Use] = {}
         self.due: dict[str, int] = {}
+        self._soonest = math.inf
+        """No live note is due before this (epoch ms)."""
         self._costs: dict[str, int] = {}
         self._units: dict[str, tuple[int, int]] = {}
         self._active = self._ranking()
@@ -175,6 +178,7 @@ class Projection:
             self.due.pop(note.id, None)
             return Standing(class_of(note), note.created_at)
         self.due[note.id] = step.at
+        self._soonest = min(self._soonest, step.at)
         return Standing(class_of(note), note.created_at, step.at, step.to not in LIVE)
 
     def _unlink(self, note: Note) -> None:
@@ -327,6 +331,10 @@ class Projection:
 
     def lapsed(self, now: int, among: Callable[[Group], bool]) -> set[str]:
         """Those notes of these groups that time has ended at ``now`` and that no event has: they are filed as live yet."""
+        if now < self._soonest:
+            return set()
+        living = self.live.seen()
+        self._soonest = float(self.live.standings.until[living].min(initial=math.inf))
         standing = self.live.seen(among) & (self.live.standings.until <= now)
         ids = [self.live.ids[slot] for slot in standing.nonzero()[0].tolist()]
         return {id_ for id_ in ids if (note := self.settled(id_, now)) is not None and not note.live}
