@@ -165,6 +165,7 @@ def test_triggers_each_ask_for_something() -> None:
         (Trigger(command="c" * 1025), "triggers[0].command", TooLarge),
         (Trigger(words=("w",) * 17), "triggers[0].words", TooLarge),
         (Trigger(words=("",)), "triggers[0].words", Invalid),
+        (Trigger(words=("w", " \u200b\n")), "triggers[0].words", Invalid),
         (Trigger(words=("w",), cooldown_ms=-1), "triggers[0].cooldown_ms", Invalid),
         (Trigger(words=("w",), cooldown_ms=10**18), "triggers[0].cooldown_ms", Invalid),
     ],

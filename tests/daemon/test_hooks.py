@@ -164,6 +164,18 @@ class TestTooLate:
         assert [event["event"] for event in await stream(service)] == ["session-start"]
         assert "friday" in await told(service, "UserPromptSubmit", prompt="on with it")
 
+    async def test_one_of_whom_nobody_can_tell_is_told(self, service: Service) -> None:
+        """That the watch over its connection broke is no sign that the agent has hung up."""
+        await remember(service, "never push on friday", kind="directive")
+
+        async def broken() -> None:
+            raise OSError("no such connection")
+
+        request = wire.decode_hook(
+            "claude-code", {"workspace": WORKSPACE}, json.dumps(payload("claude-code", "SessionStart")).encode()
+        )
+        assert "friday" in repr(await service.hooks(request, hung_up=broken))
+
 
 class TestCompaction:
     """What was shown before a compaction is gone from the context."""

@@ -28,11 +28,13 @@ from tests.daemon.desk import (
 from amnesiad import wire
 from amnesiad.core.callers import Caller
 from amnesiad.core.inject import MAX_OMITTED_IDS
+from amnesiad.core.intake import MAX_QUERY_CHARS
 from amnesiad.core.notes import Note
 from amnesiad.service import Service
 from amnesiad.store.connect import connect
 from amnesiad.store.server import EmbeddedServer
 from amnesiad.tokens import count_o200k
+from amnesiad.wire import openapi
 
 SENTENCES = (
     "the deploy job of module {n} needs a clean checkout before it may run",
@@ -589,3 +591,26 @@ async def test_content_can_pass_for_nothing_but_content(service: Service) -> Non
     assert sum(line.startswith(f"[{other}]") for line in lines) == 1
     assert text.count("END AMNESIA MEMORY") == 1
     assert (await call(service, "inspect", id=note_id)).note.content == forged
+
+
+@pytest.mark.parametrize(
+    ("verb", "field", "rest"),
+    [
+        ("recall", "query", {}),
+        ("inject", "query", {}),
+        ("preview", "query", {}),
+        ("forget", "query", {}),
+        ("fire", "prompt", {"event": "pre-run"}),
+        ("fire", "command", {"event": "pre-run"}),
+        ("why-not", "command", {"id": "abcd"}),
+    ],
+)
+async def test_what_is_too_long_to_be_asked_is_too_large(
+    service: Service, verb: str, field: str, rest: dict[str, Any]
+) -> None:
+    """V25: a query, a prompt or a command beyond the bound that the API's description names is refused by its name."""
+    await remember(service, "the port is 8080")
+    error = await refused(call(service, verb, **{field: "w" * (MAX_QUERY_CHARS + 1)}, **rest))
+    assert (error.code, error.field) == ("too_large", field)
+    schema = openapi.document()["components"]["schemas"][wire.VERBS[verb].request.__name__]["properties"][field]
+    assert MAX_QUERY_CHARS in [one.get("maxLength") for one in (schema, *schema.get("anyOf", ()))]

@@ -154,11 +154,14 @@ async def test_an_explanation_gives_the_figures_that_decided(service: Service, c
     assert found[0].rank < 1
 
 
-@pytest.mark.parametrize("fields", [{"limit": 0}, {"query": "x" * 9000}, {"paths": ["/etc/passwd\0"]}])
-async def test_fields_are_checked_as_those_of_recall(service: Service, fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [({"limit": 0}, "invalid"), ({"query": "x" * 9000}, "too_large"), ({"paths": ["/etc/passwd\0"]}, "invalid")],
+)
+async def test_fields_are_checked_as_those_of_recall(service: Service, fields: dict[str, Any], code: str) -> None:
     """A limit of nothing, a document for a query, a path that is none."""
     note_id = await remember(service, "the lighthouse is green")
-    assert (await refused(call(service, "why-not", id=note_id, **fields))).code == "invalid"
+    assert (await refused(call(service, "why-not", id=note_id, **fields))).code == code
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.integrations.scripted import PATIENCE_S
 
-from amnesiad.core.intake import check_id
+from amnesiad.core.intake import MAX_QUERY_CHARS, check_id
 from amnesiad.integrations import link
 from amnesiad.integrations.link import Link, token
 
@@ -93,7 +93,7 @@ async def test_any_prompt_is_looked_up(prompt: str, daemon: str, caplog: pytest.
         await way.aask("remember", {"content": "the tea is cold", "kind": "finding"})
         assert "the tea is cold" in await way.ablock(prompt, 100, {"session": "s1"})
     assert caplog.records == []
-    assert len(link.query_of(prompt) or "") <= link.MAX_QUERY_CHARS
+    assert len(link.query_of(prompt) or "") <= MAX_QUERY_CHARS
 
 
 @pytest.mark.filterwarnings("ignore:unclosed")

@@ -81,6 +81,11 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         return self.agent_kind in CHILD_KINDS
 
     @property
+    def owner(self) -> str | None:
+        """The owner id that is this caller's own; ``None`` for a fresh or anonymous one. As ``owners``."""
+        return next(iter(self.owners), None)
+
+    @property
     def owners(self) -> tuple[str, ...]:
         """Every owner id this caller answers for, its own first; empty for a fresh or anonymous caller."""
         if self.agent_kind == "fresh":

@@ -25,6 +25,8 @@ MAX_TRIGGERS: Final = 16
 MAX_TRIGGER_BYTES: Final = 1024
 MAX_TRIGGER_WORDS: Final = 16
 MAX_REASON_CHARS: Final = 500
+MAX_QUERY_CHARS: Final = 8192
+"""A query, a prompt or a command that notes are looked for with is a question, not a document."""
 MAX_ID_CHARS: Final = 128
 """Session, agent and team ids, source references and request ids: opaque tokens that may enter the log."""
 
@@ -101,6 +103,19 @@ def check_anchors(paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(check_path(path, f"anchors[{index}]") for index, path in enumerate(paths)))
 
 
+def check_paths(paths: Sequence[str]) -> tuple[str, ...]:
+    """The paths of a request, canonical, in their order."""
+    return tuple(check_path(path, f"paths[{index}]") for index, path in enumerate(paths))
+
+
+def check_query(text: str | None, field: str) -> None:
+    """Raises ``TooLarge`` for what notes are to be looked for with, if it is too long to be that."""
+    if text is not None and len(text) > MAX_QUERY_CHARS:
+        raise TooLarge(
+            f"{field} has {len(text)} characters, the limit is {MAX_QUERY_CHARS}", field=field, hint="ask it shorter"
+        )
+
+
 def check_triggers(triggers: Sequence[Trigger]) -> tuple[Trigger, ...]:
     """Triggers that each ask for something; globs and words within their limits."""
     if len(triggers) > MAX_TRIGGERS:
@@ -122,6 +137,8 @@ def check_triggers(triggers: Sequence[Trigger]) -> tuple[Trigger, ...]:
             )
         for word in trigger.words:
             check_text(word, f"{field}.words", MAX_TRIGGER_BYTES)
+            if shows_nothing(word):
+                raise Invalid(f"{field}.words holds a blank word", field=f"{field}.words", hint="any text has blanks")
         if trigger.cooldown_ms is not None and not 0 <= trigger.cooldown_ms <= MAX_DURATION_MS:
             raise Invalid(
                 f"{field}.cooldown_ms must be from 0 to 100 years, not {quoted(trigger.cooldown_ms)}",

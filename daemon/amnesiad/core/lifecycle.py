@@ -13,7 +13,7 @@ import msgspec
 
 from amnesiad.core.callers import CHILD_KINDS, AgentKind
 from amnesiad.core.errors import Invalid
-from amnesiad.core.intake import check_id, check_path
+from amnesiad.core.intake import check_id, check_paths
 from amnesiad.core.policy import Policy
 
 EventName = Literal[
@@ -103,8 +103,7 @@ def check_event(event: LifecycleEvent) -> LifecycleEvent:
             check_id(value, field)
     if len(event.paths) > MAX_PATHS:
         raise Invalid(f"paths has {len(event.paths)} items, the limit is {MAX_PATHS}", field="paths")
-    for index, path in enumerate(event.paths):
-        check_path(path, f"paths[{index}]")
+    check_paths(event.paths)
     return event
 
 

@@ -44,6 +44,17 @@ def matches(trigger: Trigger, occasion: Occasion) -> bool:
     return all(folded(word) in text for word in trigger.words)
 
 
+def may_fire(shown: tuple[int, str] | None, cooldown_ms: int | None, turn: str, now: int) -> bool:
+    """Whether a note that was ``shown`` at that instant (epoch ms) in that turn may be shown to the same context again.
+
+    Never twice in one turn; in a later one only where the trigger has a cooldown that is over.
+    """
+    if shown is None:
+        return True
+    at, in_turn = shown
+    return cooldown_ms is not None and now - at >= cooldown_ms and not (turn and turn == in_turn)
+
+
 def text_of(occasion: Occasion) -> str:
     """The text in which a trigger's words are looked for."""
     return " ".join(part for part in (occasion.prompt, occasion.command) if part)

@@ -21,13 +21,11 @@ from weakref import WeakKeyDictionary
 
 from amnesiad.client import AsyncClient, Client
 from amnesiad.client.identity import Identity, raise_refusal
-from amnesiad.core.intake import ID_PATTERN, MAX_ID_CHARS
+from amnesiad.core.intake import ID_PATTERN, MAX_ID_CHARS, MAX_QUERY_CHARS
 from amnesiad.errors import AmnesiaError
 
 STEP_TIMEOUT_S: Final = 2.0
 """What a model call waits for its notes at most: two hundred times what an idle daemon takes, and still bearable."""
-MAX_QUERY_CHARS: Final = 2000
-"""Of a prompt, what its notes are looked for with: its end, where the question usually is."""
 MAX_BATCH_BYTES: Final = 512 * 1024
 """Of the requests sent at once: half of what the daemon takes, since the client adds ids to each."""
 MAX_BATCH: Final = 200
@@ -192,6 +190,7 @@ class Link:
 def query_of(prompt: str | None) -> str | None:
     """What notes are looked for with, ``None`` where nothing is said: whatever people paste, it makes a query.
 
+    Of a long one it is the end, where the question usually is.
     A text that was cut in the middle of a character, or holds a NUL byte, is no reason to be without memory.
     """
     words = (prompt or "").encode("utf-8", "replace").decode().replace("\0", " ").strip()

@@ -259,7 +259,7 @@ class Base:
     def sign_of_life(self, workspace: Workspace, caller: Caller, now: int) -> str:
         """The caller's owner id if its lease is due to be refreshed, else ``""``; so for an unidentified child."""
         known = caller.session and caller.agent if caller.child else caller.session or caller.team
-        owner = next(iter(caller.owners), None) if known else None
+        owner = caller.owner if known else None
         if owner is None or now - workspace.signs.get(owner, 0) < SIGN_OF_LIFE_MS:
             return ""
         workspace.signs[owner] = now

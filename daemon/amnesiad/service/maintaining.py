@@ -45,7 +45,7 @@ class Maintaining(Base):
         With ``paths``, those of notes anchored at or below one of them, and no work where there are none. A job's arguments
         are kept in clear: it is told which notes, never which paths.
         """
-        paths = [intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths)]
+        paths = intake.check_paths(request.paths)
         workspace = await self.existing(request)
         notes = sorted(workspace.pathed.anchored(paths))
         if paths and not notes:

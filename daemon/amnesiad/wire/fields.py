@@ -23,6 +23,7 @@ from amnesiad.core.intake import (
     MAX_ID_CHARS,
     MAX_KEY_BYTES,
     MAX_PATH_BYTES,
+    MAX_QUERY_CHARS,
     MAX_REASON_CHARS,
     MAX_TAG_BYTES,
     MAX_TAGS,
@@ -140,6 +141,7 @@ Anchors = Annotated[tuple[AnchorPath, ...], _says(maxItems=MAX_ANCHORS)]
 TriggerText = Annotated[str, _at_most(MAX_TRIGGER_BYTES)]
 TriggerWords = Annotated[tuple[TriggerText, ...], _says(maxItems=MAX_TRIGGER_WORDS)]
 MOST_TRIGGERS: Final = _says(maxItems=MAX_TRIGGERS)
+Query = Annotated[str, _says(maxLength=MAX_QUERY_CHARS)]
 Reason = Annotated[str, _at_most(MAX_REASON_CHARS)]
 SettingName = Annotated[str, _says(enum=list(LIVE_RULES))]
 SETTING_NAMES: Final = _says(propertyNames={"enum": list(LIVE_RULES)})

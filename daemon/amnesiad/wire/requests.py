@@ -29,6 +29,7 @@ from amnesiad.wire.fields import (
     Limited,
     NoteId,
     OwnerId,
+    Query,
     Reason,
     Seq,
     SourceRef,
@@ -147,7 +148,7 @@ class SupersedeRequest(NewNote, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class RecallRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    query: str | None = None
+    query: Query | None = None
     kinds: Kinds = ()
     tags: Filter = ()
     paths: Limited = ()
@@ -166,7 +167,7 @@ class InjectRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Also the request of preview. No ``budget_tokens`` means the policy's ``max_injected_tokens``."""
 
     budget_tokens: Annotated[int, Meta(ge=0, le=MAX_BUDGET_TOKENS)] | None = None
-    query: str | None = None
+    query: Query | None = None
     paths: Limited = ()
     event: Token | None = None
 
@@ -176,10 +177,10 @@ class WhyNotRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     asked about; an agent asks about its own."""
 
     id: NoteId
-    query: str | None = None
+    query: Query | None = None
     paths: Limited = ()
     event: Token | None = None
-    command: str | None = None
+    command: Query | None = None
     kinds: Kinds = ()
     tags: Filter = ()
     states: LiveStates = ()
@@ -192,8 +193,8 @@ class WhyNotRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class FireRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
     event: Token
     paths: Limited = ()
-    command: str | None = None
-    prompt: str | None = None
+    command: Query | None = None
+    prompt: Query | None = None
     turn: TurnId | None = None
 
 
@@ -228,7 +229,7 @@ class ForgetRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     id: NoteId | None = None
     ids: Annotated[tuple[NoteId, ...], Meta(max_length=MAX_LISTED)] = ()
-    query: str | None = None
+    query: Query | None = None
     tags: Filter = ()
     kinds: Kinds = ()
     scope: Scope | None = None

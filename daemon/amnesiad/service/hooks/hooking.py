@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import msgspec
 
-from amnesiad import agents, wire
+from amnesiad import agents, tasks, wire
 from amnesiad.agents import Occurrence
 from amnesiad.core.callers import Caller
+from amnesiad.core.intake import MAX_QUERY_CHARS
 from amnesiad.repository import Place
 from amnesiad.service.base import Jobs
 from amnesiad.service.hearing import Hearing
@@ -28,7 +29,6 @@ from amnesiad.service.hooks.twins import WINDOW_MS, Twins
 from amnesiad.service.hooks.whereabouts import Whereabouts
 from amnesiad.service.reading.injecting import Injecting
 from amnesiad.service.reading.listening import Listener
-from amnesiad.service.reading.showing import MAX_QUERY_CHARS
 from amnesiad.settings import Settings
 from amnesiad.store.clock import StoreClock
 from amnesiad.store.connect import Store
@@ -128,7 +128,7 @@ class Hooking(Hearing, Injecting):
             name, seen.hook or seen.said, seen.session, seen.agent, seen.turn, seen.tool_use_id, seen.detail,
             seen.prompt, seen.command, seen.paths, seen.events,
         )  # fmt: skip
-        return self.keyring.content_hash(msgspec.json.encode(said).decode())
+        return self.keyring.digest("hook", msgspec.json.encode(said).decode())
 
     async def _tell(self, place: Place, seen: Occurrence, key: str, now: int, *, here: bool) -> None:
         """Put the lifecycle events on the stream, those of this workspace if it is one, and ends wherever the session
@@ -140,7 +140,7 @@ class Hooking(Hearing, Injecting):
                 continue  # of files that are not this workspace's
             elsewhere = self._presence.others(seen.session, place.workspace) if event.event in ENDS else ()
             for name in ((place.workspace,) if here else ()) + elsewhere:
-                same = self.keyring.content_hash(f"{key} {number} {now // WINDOW_MS} {name}")
+                same = self.keyring.digest("lifecycle", key, str(number), str(now // WINDOW_MS), name)
                 told.append(
                     wire.LifecycleEvent(
                         event=event.event,
@@ -199,20 +199,17 @@ class Hooking(Hearing, Injecting):
 
 async def _while_heard(bring: Coroutine[Any, Any, str], hung_up: HungUp | None) -> str:
     """What the coroutine brings; ``""`` if the agent has hung up before: what was marked as shown to one that is gone
-    would never be told to it."""
-    work = asyncio.ensure_future(bring)
-    watch = None if hung_up is None else asyncio.ensure_future(hung_up())
+    would never be told to it. Where nobody can tell whether it has, it counts as there."""
+    if hung_up is None:
+        return await bring
+    work, watch = asyncio.ensure_future(bring), asyncio.ensure_future(hung_up())
     try:
-        await asyncio.wait([task for task in (work, watch) if task is not None], return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            return work.result()
-        work.cancel()
-        await asyncio.wait([work])
-        return ""
+        await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done() and not watch.cancelled() and watch.exception() is None:
+            return ""
+        return await work
     finally:
-        work.cancel()
-        if watch is not None:
-            watch.cancel()
+        await tasks.end(work, watch)
 
 
 def _as_query(prompt: str) -> str:

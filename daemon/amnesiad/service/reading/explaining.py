@@ -21,8 +21,7 @@ from amnesiad.core.notes import Note
 from amnesiad.core.times import format_time
 from amnesiad.errors import StoreUnavailable
 from amnesiad.service.reading.correcting import Corrections
-from amnesiad.service.reading.injecting import Injecting, may_fire
-from amnesiad.service.reading.showing import check_query
+from amnesiad.service.reading.injecting import Injecting
 from amnesiad.store import vault
 from amnesiad.workspace import Workspace
 
@@ -53,8 +52,8 @@ class Explaining(Injecting):
         workspace, degraded = await self.reading(request)
         if workspace is None:
             raise NotFound(f"there is no note {request.id}", field="id", hint="amnesia list shows what there is")
-        for text in (request.query, request.command):
-            check_query(text)
+        intake.check_query(request.query, "query")
+        intake.check_query(request.command, "command")
         asker = request.caller.to_core()
         note_id = await self.address(workspace, asker, request.id)
         asked = await self._asked(workspace, asker, request)
@@ -82,7 +81,7 @@ class Explaining(Injecting):
         )
 
     async def _asked(self, workspace: Workspace, asker: Caller, request: wire.WhyNotRequest) -> _Question:
-        paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
+        paths = intake.check_paths(request.paths)
         viewer = asker
         if asker.role == "human" and (asker.session or asker.agent or asker.team):
             viewer = msgspec.structs.replace(asker, role="agent")
@@ -174,7 +173,7 @@ class Explaining(Injecting):
             text = f"none of its {len(words.triggers)} triggers matches" if words.triggers else "it has no trigger"
             return _obstacle("fire", "no-trigger", text)
         shown = fired.get(note.id)
-        if shown is not None and not may_fire(shown, trigger.cooldown_ms, "", now):
+        if shown is not None and not triggers.may_fire(shown, trigger.cooldown_ms, "", now):
             at = format_time(shown[0])
             text = f"it was shown to session {viewer.context} at {at}, and comes once until compaction"
             return _obstacle("fire", "shown-already", text)

@@ -25,7 +25,7 @@ from amnesiad.service.reading.correcting import Corrections
 from amnesiad.service.reading.ledger import Shown
 from amnesiad.service.reading.listening import Listener, News
 from amnesiad.service.reading.recalling import Recalling
-from amnesiad.service.reading.showing import Selected, check_query
+from amnesiad.service.reading.showing import Selected
 from amnesiad.store.witness import Once
 from amnesiad.tokens import counter_for
 from amnesiad.workspace import Workspace
@@ -48,8 +48,8 @@ class Injecting(Recalling):
         if workspace is None:
             return _empty_block(self._budget(None, request), None)
         caller = request.caller.to_core()
-        check_query(request.query)
-        paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
+        intake.check_query(request.query, "query")
+        paths = intake.check_paths(request.paths)
 
         await self.meaning.ask(request.query)
         owed = self._owed(caller)
@@ -82,8 +82,8 @@ class Injecting(Recalling):
         budget = self._budget(workspace, request)
         if workspace is None or not workspace.policy.injection_enabled:
             return _empty_block(budget, workspace)
-        check_query(request.query)
-        paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
+        intake.check_query(request.query, "query")
+        paths = intake.check_paths(request.paths)
         await self.meaning.ask(request.query)
         caller = request.caller.to_core()
         owed = self._owed(caller)
@@ -214,9 +214,9 @@ class Injecting(Recalling):
         if workspace is None:
             return wire.FireAnswer(notes=(), text="", tokens=0, seq="0-0")
         caller = request.caller.to_core()
-        paths = tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths))
-        check_query(request.prompt)
-        check_query(request.command)
+        paths = intake.check_paths(request.paths)
+        intake.check_query(request.prompt, "prompt")
+        intake.check_query(request.command, "command")
         occasion = triggers.Occasion(event=request.event, paths=paths, command=request.command, prompt=request.prompt)
         turn = request.turn or ""
         once: Once | None = None
@@ -266,7 +266,7 @@ class Injecting(Recalling):
         hit = [
             note
             for note, trigger in workspace.triggered_by(occasion, caller, now)
-            if may_fire(shown(note.id), trigger.cooldown_ms, turn, now)
+            if triggers.may_fire(shown(note.id), trigger.cooldown_ms, turn, now)
         ]
         candidates = (ranking.Candidate(note, workspace.words[note.id]) for note in hit)
         ids = tuple(one.note.id for one in ranking.order_without_query(candidates, workspace.policy, now))
@@ -275,14 +275,6 @@ class Injecting(Recalling):
             step = _corrected(step, owed, workspace, caller)
         pool = selection.Listed(hit, workspace.policy, workspace.last_access, now)
         return self._fill(workspace, caller, pool, step, workspace.policy.max_injected_tokens, now)
-
-
-def may_fire(shown: tuple[int, str] | None, cooldown_ms: int | None, turn: str, now: int) -> bool:
-    """Never twice in one turn; again in a later one only where the trigger has a cooldown that is over."""
-    if shown is None:
-        return True
-    at, in_turn = shown
-    return cooldown_ms is not None and now - at >= cooldown_ms and not (turn and turn == in_turn)
 
 
 def _corrected(
@@ -337,7 +329,7 @@ def _block_entry(
         kind=kind,
         actor=caller.actor,
         session=caller.session,
-        owner=next(iter(caller.owners), None),
+        owner=caller.owner,
         ids=tuple((id_, workspace.notes[id_].version, workspace.cost(id_)) for id_ in chosen.ids),
         tokens=chosen.tokens,
         budget=chosen.budget_tokens,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from amnesiad.core.inject import Pool, Selection
 from amnesiad.core.notes import Note
 from amnesiad.core.strongest import Tier
+from amnesiad.core.triggers import may_fire
 from amnesiad.store.witness import Once
 
 
@@ -29,12 +30,9 @@ class Listener(NamedTuple):
         """Whether the note has not been shown to this listener as it stands. ``cooldown_ms`` of the trigger that asked
         for it lets it be shown again later, though never in the same turn."""
         shown = self.once.shown(note.id)
-        if shown is None:
+        if shown is not None and note.state_at > shown[0]:
             return True
-        at, turn = shown
-        if note.state_at > at:
-            return True
-        return cooldown_ms is not None and now - at >= cooldown_ms and not (turn and turn == self.once.turn)
+        return may_fire(shown, cooldown_ms, self.once.turn, now)
 
     def fitting(self, choose: Callable[[int], Selection], budget_tokens: int) -> Selection:
         """What is chosen under the budget, or under the largest smaller one tried whose text is not too long.

@@ -24,7 +24,7 @@ from amnesiad.search import Asked, Fusion, Layer, by_relevance, by_worth, conten
 from amnesiad.service.reading.answers import view_fields
 from amnesiad.service.reading.ledger import Shown
 from amnesiad.service.reading.scoring import asked
-from amnesiad.service.reading.showing import Selected, Showing, check_query
+from amnesiad.service.reading.showing import Selected, Showing
 from amnesiad.workspace import Workspace
 
 MAX_DETERRENTS: Final = 3
@@ -41,11 +41,11 @@ class Recalling(Showing):
         if workspace is None:
             return _nothing_recalled(request)
         caller = request.caller.to_core()
-        check_query(request.query)
+        intake.check_query(request.query, "query")
         wanted = ranking.Filter(
             kinds=frozenset(request.kinds),
             tags=request.tags,
-            paths=tuple(intake.check_path(path, f"paths[{n}]") for n, path in enumerate(request.paths)),
+            paths=intake.check_paths(request.paths),
             owner=request.owner,
             states=frozenset(request.states),
             since=request.since,
@@ -88,7 +88,7 @@ class Recalling(Showing):
             kind="recall",
             actor=caller.actor,
             session=caller.session,
-            owner=next(iter(caller.owners), None),
+            owner=caller.owner,
             ids=tuple((note.id, self._version(workspace, note), 0) for note in used),
             deterrents=tuple((note.id, self._version(workspace, note)) for note in warned),
             seen=workspace.position,

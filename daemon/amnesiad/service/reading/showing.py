@@ -16,7 +16,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from amnesiad import wire
 from amnesiad.core import decisions
 from amnesiad.core.callers import Caller
-from amnesiad.core.errors import Invalid, NotFound
+from amnesiad.core.errors import NotFound
 from amnesiad.core.events import AnyNoteEvent
 from amnesiad.core.notes import Note
 from amnesiad.errors import StoreUnavailable
@@ -33,8 +33,6 @@ READ_ATTEMPTS: Final = 3
 """Selections that insist on the log's very end; those after them insist only that nothing they show has moved."""
 PATIENT_ATTEMPTS: Final = 12
 """Selections after those: under a storm of writes somebody may well touch one of ten notes a few times in a row."""
-MAX_QUERY_CHARS: Final = 8192
-"""A query is a question, not a document."""
 
 T = TypeVar("T")
 
@@ -180,9 +178,3 @@ class Showing(Guarding):
                 workspace.absorb(outcome, change.results)
                 if (due := workspace.due.get(note_id)) is not None:
                     self.jobs.due(workspace.ws, due)
-
-
-def check_query(query: str | None) -> None:
-    """Raises ``Invalid`` for a query that is too long to be one."""
-    if query is not None and len(query) > MAX_QUERY_CHARS:
-        raise Invalid(f"query has {len(query)} characters, the limit is {MAX_QUERY_CHARS}", field="query")

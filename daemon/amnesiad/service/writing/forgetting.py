@@ -44,6 +44,7 @@ class Forgetting(Guarding):
         """
         caller = request.caller.to_core()
         address = _address(request)
+        intake.check_query(request.query, "query")
         reason = None if request.reason is None else intake.check_reason(request.reason)
         workspace = await self.caught_up(request.workspace)
         if workspace is None:
