@@ -475,6 +475,8 @@ class TestOwners:
         """An event that would be taken and do nothing, because it does not say whose it is, names what is missing."""
         error = await refused(happened(service, {"event": event, "workspace": WORKSPACE}))
         assert (error.code, error.field) == ("invalid", "events[0].session")
+        alone = wire.decode("events", msgspec.json.encode({"event": event, "workspace": WORKSPACE}))
+        assert (await refused(service.events(alone))).field == "session"
         assert await dump(service.redis, keyspace.LIFECYCLE) == {}
         for who in ({"session": "s1"}, {"agent_kind": "fresh"}, {"agent_kind": "teammate", "team": "s1"}):
             assert (await happened(service, {"event": event, "workspace": WORKSPACE, **who})).accepted == 1

@@ -294,7 +294,7 @@ def test_an_event_may_come_alone_or_in_a_list() -> None:
     event = {"event": "session-end", "workspace": "/src/app", "session": "s1", "at": "2030-01-01"}
     alone = wire.decode("events", json.dumps(event).encode())
     listed = wire.decode("events", json.dumps({"events": [event]}).encode())
-    assert alone == listed
+    assert alone.events == listed.events
     assert alone.events[0].at == 1893456000000
     assert wire.decode_lifecycle(json.dumps(event).encode()) == alone.events[0]
 

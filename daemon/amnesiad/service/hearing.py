@@ -43,8 +43,9 @@ class Hearing(Guarding):
         looks like a secret.
         """
         for number, event in enumerate(request.events):
-            _check_says_who(event, f"events[{number}]")
-            named = {f"events[{number}].{name}": getattr(event, name) for name in _EVENT_IDS}
+            where = "" if isinstance(request, wire.OneEvent) else f"events[{number}]."
+            _check_says_who(event, where)
+            named = {f"{where}{name}": getattr(event, name) for name in _EVENT_IDS}
             await self.guard_ids(event.workspace, {name: id_ for name, id_ in named.items() if id_ is not None})
         ids = await lifecycle.append(self.redis, [msgspec.json.encode(event) for event in request.events])
         return wire.EventsAnswer(accepted=len(ids), ids=tuple(ids))
@@ -123,7 +124,7 @@ def _check_says_who(event: wire.LifecycleEvent, where: str) -> None:
         return
     if owner_of(event) is None:
         raise Invalid(
-            f"{event.event} without a session says nothing", field=f"{where}.session", hint="say whose it is: session"
+            f"{event.event} without a session says nothing", field=f"{where}session", hint="say whose it is: session"
         )
 
 

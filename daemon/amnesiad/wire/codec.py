@@ -14,7 +14,7 @@ from amnesiad.core.lifecycle import check_event
 from amnesiad.core.rules import suggestion
 from amnesiad.wire.answers import ErrorAnswer, ErrorBody
 from amnesiad.wire.fields import check_field
-from amnesiad.wire.oversight import EventsRequest, HooksRequest, LifecycleEvent
+from amnesiad.wire.oversight import EventsRequest, HooksRequest, LifecycleEvent, OneEvent
 from amnesiad.wire.refusals import bad_texts, malformed, refusal, text_refusal, too_deep
 from amnesiad.wire.requests import BatchItem, BatchRequest, CallerSpec
 from amnesiad.wire.verbs import VERBS, VerbSpec
@@ -157,7 +157,7 @@ def _decode_events(raw: bytes) -> EventsRequest:
         return request
     single: LifecycleEvent = _decode(_lifecycle_decoder, raw)
     _check_event(single, "")
-    return EventsRequest(events=(single,))
+    return OneEvent(events=(single,))
 
 
 def _check_event(event: LifecycleEvent, where: str) -> None:

@@ -259,6 +259,10 @@ class EventsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     events: Annotated[tuple[LifecycleEvent, ...], Meta(min_length=1, max_length=MAX_BATCH)]
 
 
+class OneEvent(EventsRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A body that was a single event: refusals name its fields as they were sent, outside any list."""
+
+
 class EventsAnswer(Part, frozen=True, kw_only=True):
     """``ids`` are stream ids on the lifecycle stream, in the order of the events."""
 
