@@ -4,15 +4,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import traceback
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
-from amnesiad.errors import ConfigError, StoreUnavailable, StoreUnfit
+from amnesiad.errors import Bug, ConfigError, StoreUnavailable, StoreUnfit
+from amnesiad.store import attention
+from amnesiad.store.attention import AttentivePool
 from amnesiad.store.connect import check_fit, connect, is_local, shown
+from amnesiad.store.faults import store_errors
 from amnesiad.store.server import EmbeddedServer
 
 
@@ -77,6 +82,35 @@ async def test_a_client_never_repeats_a_command(data_dir: Path) -> None:
         with pytest.raises(RedisError):
             await client.xadd("log", {"n": 1})
         await client.aclose()
+
+
+async def test_a_look_that_breaks_is_not_the_last(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks after a silent store may fail in any way: the store is not taken for silent for ever."""
+
+    async def broken(_pool: AttentivePool) -> bool:
+        raise RuntimeError("no event loop, no descriptor, no memory")
+
+    async with EmbeddedServer(data_dir) as server:
+        client = await connect(server.url)
+        monkeypatch.setattr(attention, "LOOK_EVERY_S", 0.01)
+        monkeypatch.setattr(AttentivePool, "_silent", broken)
+        pool = cast(AttentivePool, client.connection_pool)
+        pool._unanswered()
+        looking = pool._looking
+        assert looking is not None
+        with pytest.raises(RedisError):
+            await client.ping()
+        await asyncio.wait([looking])
+        assert isinstance(looking.exception(), RuntimeError)
+        assert await client.ping()
+        await client.aclose()
+
+
+def test_a_rejected_command_is_told_without_its_arguments() -> None:
+    """What the server says of a command may quote it: no error of ours leads to the server's."""
+    with pytest.raises(Bug) as refused, store_errors():
+        raise ResponseError("ERR unknown command 'the words of a note'")
+    assert "the words" not in "".join(traceback.format_exception(refused.value))
 
 
 @pytest.mark.parametrize(

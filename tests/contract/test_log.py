@@ -20,8 +20,7 @@ from amnesiad.errors import Bug, StoreUnavailable
 from amnesiad.store.log import START, Cell, Log, Outcome, Unit, at_or_past, parse_stored, seq_key
 from amnesiad.store.policies import read_policy, write_policy
 from amnesiad.store.units import UNSCRUBBED, text_cell
-from amnesiad.store.vault import Head, heads
-from amnesiad.store.vault import words as words_of
+from amnesiad.store.vault import Head, find_many, heads
 
 
 class LostReplies:
@@ -153,7 +152,7 @@ class TestUnits:
         """C24: whatever signs, quotes and separators words have, and however long they are, the vault returns them."""
         driver.policy = replace_policy(max_store_bytes=2**40)
         note_id = await driver.remember(text, key="a|b", tags=("a|b", "*", "{x}", "配置"))
-        assert await words_of(driver.redis, driver.keys, [note_id]) == [driver.words[note_id]]
+        assert (await find_many(driver.redis, driver.keys, [note_id]))[0].words == driver.words[note_id]
         (head,) = await heads(driver.redis, driver.keys, [note_id])
         assert isinstance(head, Head)
         assert head.note == driver.notes[note_id]

@@ -18,7 +18,7 @@ from amnesiad.store.due import DueItem, read_items
 from amnesiad.store.keys import Keys
 from amnesiad.store.policies import read_policy
 from amnesiad.store.units import Builder
-from amnesiad.store.vault import heads, words
+from amnesiad.store.vault import find_many, heads
 from amnesiad_workers.passes import check_anchors
 
 
@@ -53,7 +53,7 @@ async def state(world: World) -> tuple[str, tuple[str, ...]]:
 async def reinstate(world: World, anchor: Anchor) -> None:
     """What the verb writes: the note stands again, anchored to the file as it is now."""
     (head,) = await heads(world.redis, world.keys, ["noted00000"])
-    (old,) = await words(world.redis, world.keys, ["noted00000"])
+    old = (await find_many(world.redis, world.keys, ["noted00000"]))[0].words
     policy = await read_policy(world.redis, world.keys, world.policy)
     builder = Builder(world.keys, KEYRING, policy.policy, policy.version)
     events = decisions.reinstate(head.note, Caller(role="human"), world.now)  # type: ignore[union-attr]
@@ -116,7 +116,7 @@ async def test_a_pass_reads_only_notes_with_a_file(
     await world.remember("unread0000", kind="finding", ttl_ms=None, anchors=[Anchor("nowhere")])
     await world.remember("ended00000", kind="finding", ttl_ms=None, anchors=[anchored(tmp_path / "root" / "a.py")])
     (head,) = await heads(world.redis, world.keys, ["ended00000"])
-    (old,) = await words(world.redis, world.keys, ["ended00000"])
+    old = (await find_many(world.redis, world.keys, ["ended00000"]))[0].words
     policy = await read_policy(world.redis, world.keys, world.policy)
     builder = Builder(world.keys, KEYRING, policy.policy, policy.version)
     events = decisions.revoke(head.note, Caller(role="human"), world.now, reason="gone")  # type: ignore[union-attr]

@@ -198,6 +198,17 @@ async def test_poison_is_put_aside_and_the_rest_is_handled(yard: Yard) -> None:
     assert (await read_owner(yard.redis, yard.world.keys, "s")).open
 
 
+async def test_a_parked_event_is_tried_again_once(yard: Yard) -> None:
+    """However many people ask for it at the same moment, it is put back onto the stream once, as it came."""
+    await yard.redis.xadd(DEAD, {"e": b"{}", "error": "broken", "id": "1-1"})
+    (row,) = await lifecycle.dead(yard.redis, 1)
+    await asyncio.gather(*[yard.redis.ping() for _ in range(8)])  # a connection for each, so that none is late
+    done = await asyncio.gather(*[lifecycle.retry_dead(yard.redis, row.seq) for _ in range(8)])
+    assert sum(done) == 1
+    assert [fields for _, fields in await yard.redis.xrange(LIFECYCLE)] == [{b"e": b"{}"}]
+    assert await lifecycle.dead(yard.redis, 1) == []
+
+
 @pytest.mark.parametrize("name", ["session", "agent", "source", "id"])
 async def test_an_id_that_looks_like_a_secret_is_put_aside_masked(yard: Yard, name: str) -> None:
     """Whoever puts an event on the stream by hand: no cell, no key and no parked event holds the secret, and the entry

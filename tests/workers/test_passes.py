@@ -24,7 +24,7 @@ from amnesiad.store.due import earliest
 from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, META
 from amnesiad.store.server import EmbeddedServer
 from amnesiad.store.units import UNSCRUBBED
-from amnesiad.store.vault import tombs, words
+from amnesiad.store.vault import find_many, tombs
 from amnesiad_workers.passes import (
     check_anchors,
     purge_audit,
@@ -47,7 +47,7 @@ async def test_a_perishable_that_ran_out_is_expired_and_erased(world: World) -> 
     world.now += MINUTE
     figures = await settle(world.context, world.ws)
     assert (figures.due, figures.expired, figures.forgotten, figures.unreadable) == (2, 2, 2, [])
-    assert await words(world.redis, world.keys, ["a", "b"]) == [None, None]
+    assert [found.words for found in await find_many(world.redis, world.keys, ["a", "b"])] == [None, None]
     grave = (await tombs(world.redis, world.keys, ["a"]))[0]
     assert grave is not None
     assert grave.tomb.content_hash == KEYRING.content_hash("the words of a")
@@ -62,7 +62,7 @@ async def test_a_record_that_ran_out_keeps_its_words(world: World) -> None:
     note = await world.note("r")
     assert note is not None
     assert note.state == "expired"
-    assert (await words(world.redis, world.keys, ["r"]))[0] is not None
+    assert (await find_many(world.redis, world.keys, ["r"]))[0].words is not None
 
 
 async def test_an_expiry_is_stamped_with_its_deadline(world: World) -> None:
@@ -159,7 +159,7 @@ async def test_similar_notes_are_never_merged(world: World) -> None:
     await maintain(world)
     assert await world.counts() == {"created": 40}
     assert {getattr(await world.note(note_id), "state", None) for note_id in chain} == {"active"}
-    found = await words(world.redis, world.keys, chain)
+    found = [row.words for row in await find_many(world.redis, world.keys, chain)]
     assert [one and one.content for one in found] == [f"the words of {note_id}" for note_id in chain]
 
 

@@ -49,11 +49,13 @@ class AttentivePool(BlockingConnectionPool):
             self._looking = asyncio.create_task(self._look())
 
     async def _look(self) -> None:
-        silent = True
-        while silent:
-            await asyncio.sleep(LOOK_EVERY_S)
-            silent = await self._silent()
-        self._looking = None
+        try:
+            silent = True
+            while silent:
+                await asyncio.sleep(LOOK_EVERY_S)
+                silent = await self._silent()
+        finally:
+            self._looking = None
 
     async def _silent(self) -> bool:
         connection = self.connection_class(**self.connection_kwargs)

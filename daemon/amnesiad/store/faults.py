@@ -41,6 +41,6 @@ def store_errors() -> Iterator[None]:
         word = str(error).split(" ", 1)[0]
         if word in _UNWILLING:
             raise StoreUnavailable(f"the store takes no writes now: {word}", hint="look at the store's log") from None
-        raise Bug(f"the store rejected a command: {word if word.isupper() else 'error'}") from error
+        raise Bug(f"the store rejected a command: {word if word.isupper() else 'error'}") from None
     except exceptions.RedisError as error:
         raise StoreUnavailable(f"the store failed: {type(error).__name__}") from None

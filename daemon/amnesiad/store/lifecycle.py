@@ -6,6 +6,7 @@ Reading the stream as a consumer group and turning events into effects is the br
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import resources
 from typing import Any, Final, NamedTuple, cast
 
 from redis.asyncio import Redis
@@ -17,6 +18,7 @@ from amnesiad.store.log import seq_key
 
 MAX_COUNTED: Final = 1000
 """Unread events that are counted one by one, where the server cannot tell how many there are."""
+RETRY_LUA: Final = resources.files("amnesiad.store").joinpath("retry.lua").read_text()
 
 _Rows = list[tuple[bytes, dict[bytes, bytes]]]
 
@@ -96,14 +98,7 @@ async def dead(redis: Redis, limit: int) -> list[Dead]:
 async def retry_dead(redis: Redis, seq: str) -> bool:
     """Move a parked event back onto the stream; ``False`` if there is none at ``seq``."""
     with store_errors():
-        rows = cast(_Rows, await redis.xrange(keys.DEAD, min=seq, max=seq))
-        if not rows:
-            return False
-        pipe = redis.pipeline(transaction=True)
-        pipe.xadd(keys.LIFECYCLE, {"e": rows[0][1].get(b"e", b"")})
-        pipe.xdel(keys.DEAD, seq)
-        await pipe.execute()
-    return True
+        return bool(await redis.register_script(RETRY_LUA)(keys=[keys.DEAD, keys.LIFECYCLE], args=[seq]))
 
 
 async def drop_dead(redis: Redis, seq: str) -> bool:

@@ -57,7 +57,10 @@ class Syncer:
 
     def _sync_all(self) -> None:
         """Sync every file that has changed since it was synced last. Raises ``OSError``."""
-        for path in self._data_dir.glob(APPEND_ONLY):
+        paths = list(self._data_dir.glob(APPEND_ONLY))
+        # Each rewrite brings new names; those it replaced are forgotten.
+        self._synced = {path: seen for path, seen in self._synced.items() if path in paths}
+        for path in paths:
             try:
                 handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:  # A rewrite has just replaced it.

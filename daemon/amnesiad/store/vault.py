@@ -104,15 +104,6 @@ async def heads(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[Head | Unr
     return [None if raw is None else read_head(id_, raw) for id_, raw in zip(ids, rows, strict=True)]
 
 
-async def words(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[Words | None]:
-    """The words of ``ids`` in their order, ``None`` where they are erased."""
-    if not ids:
-        return []
-    with store_errors():
-        rows = cast(list[bytes | None], await redis.hmget(keys.vault, list(ids)))
-    return [None if raw is None else decode_words(raw) for raw in rows]
-
-
 async def tombs(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[Grave | None]:
     """The tombs of ``ids`` in their order, ``None`` where there is none, or none that can be read."""
     if not ids:
