@@ -74,7 +74,7 @@ _STRINGS: Final = re.compile(r'"([^"]{16,})"')
 """Long strings in what should have been JSON."""
 
 logger = structlog.get_logger()
-_Entry = tuple[bytes, dict[bytes, bytes] | None]
+_Entry = tuple[bytes, dict[bytes, bytes]]
 
 
 class _Poison(Exception):
@@ -168,7 +168,8 @@ class Bridge:
                 raise
 
     async def _claim(self) -> int:
-        """Take over what a dead daemon, or this one in a bad moment, left unacknowledged."""
+        """Take over what a dead daemon, or this one in a bad moment, left unacknowledged; what was deleted meanwhile the
+        server takes off the list by itself."""
         cursor, handled = b"0-0", 0
         while True:
             cursor, entries, _ = await self._call(
@@ -211,9 +212,7 @@ class Bridge:
                 await self._jobs.enqueue("check_anchors", ws, key=f"{ws}-next")
         await self._jobs.hand_over(batch.jobs, batch.acknowledged)
 
-    async def _event(self, batch: _Batch, seq: str, fields: dict[bytes, bytes] | None) -> None:
-        if fields is None:
-            return  # Deleted while it was pending: there is nothing left to handle.
+    async def _event(self, batch: _Batch, seq: str, fields: dict[bytes, bytes]) -> None:
         try:
             event = _read(fields)
         except _Poison as error:
@@ -311,10 +310,10 @@ class Bridge:
             case Compacted(context=context):
                 await forget_shown(self._redis, log.keys, context)
 
-    async def _park(self, seq: bytes, fields: dict[bytes, bytes] | None, error: str, kept: bytes | None = None) -> None:
+    async def _park(self, seq: bytes, fields: dict[bytes, bytes], error: str, kept: bytes | None = None) -> None:
         """Put an event aside, as it came, with what is wrong with it. With ``kept`` that takes its place, and the event
         is deleted from the stream it came by."""
-        raw = (fields or {}).get(b"e", b"")[:MAX_EVENT_BYTES] if kept is None else kept
+        raw = fields.get(b"e", b"")[:MAX_EVENT_BYTES] if kept is None else kept
         logger.warning("a lifecycle event was put aside", id=seq.decode(), error=error)
         with store_errors():
             pipe = self._redis.pipeline(transaction=True)
