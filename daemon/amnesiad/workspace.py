@@ -10,10 +10,10 @@ follows it moves it on; anything else waits for ``catch_up`` to read the log. Ve
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -35,6 +35,24 @@ RETRACTED: Final = frozenset({"revoked", "superseded"})
 """States of notes that somebody took back; whoever was shown one may have to be told."""
 MAX_RETRACTED: Final = 4096
 """Retractions that are remembered in their order, for those who ask only for what is new."""
+MAX_OWNERS: Final = 4096
+"""Owners whose cells, and whose latest signs of life, are known here: those of a busy machine's week. Any other is read
+anew."""
+V = TypeVar("V")
+
+
+class Recent(OrderedDict[str, V]):
+    """A mapping that holds at most ``limit`` entries: those set last."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def __setitem__(self, key: str, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        while len(self) > self._limit:
+            self.popitem(last=False)
 
 
 class Workspace(Projection):
@@ -51,8 +69,9 @@ class Workspace(Projection):
         self.witness = Witness(redis, self.keys)
         self.base = base
         self.overrides: dict[str, object] = {}
-        self.owners: dict[str, Owner] = {}
-        self.signs: dict[str, int] = {}
+        self.owners: Recent[Owner] = Recent(MAX_OWNERS)
+        """As last read or written. What is needed at an instant is looked for then: it may have given way meanwhile."""
+        self.signs: Recent[int] = Recent(MAX_OWNERS)
         self.last_injection: tuple[int, int, int] | None = None
         """Of this process: notes, tokens, epoch ms."""
         self.used_at = 0

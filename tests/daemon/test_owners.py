@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
-from tests.daemon.desk import DAY, HUMAN, ManualClock, call, problems, projection, remember, state_of
+from tests.daemon.desk import DAY, HUMAN, ManualClock, call, listed, problems, projection, remember, state_of
 
 from amnesiad.service import Service
 from amnesiad.store.log import Outcome, Unit
@@ -131,3 +133,21 @@ async def test_an_owner_that_was_ended_is_shown_as_closed_at_once(
     monkeypatch.setattr(service.jobs, "end_owner", end_owner)
     answer = await call(service, "owners", close="s1", caller=HUMAN)
     assert (answer.changed, [(row.owner, row.state, row.notes) for row in answer.rows]) == (1, [("s1", "closed", 1)])
+
+
+async def test_as_many_sessions_as_may_come_are_remembered_within_bounds(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of sessions that come by, whether they write or only look, the latest are remembered; each writes as it likes."""
+    monkeypatch.setattr("amnesiad.workspace.MAX_OWNERS", 3)
+    sessions = [{"session": f"s{number}"} for number in range(12)]
+    for _ in range(2):
+        await asyncio.gather(
+            *(remember(service, "mine", scope="session", caller=caller) for caller in sessions),
+            *(call(service, "list", caller={"session": f"look{number}"}) for number in range(12)),
+        )
+    workspace = await projection(service)
+    assert len(workspace.owners) <= 3
+    assert len(workspace.signs) <= 3
+    assert len(await listed(service, caller=HUMAN)) == 12
+    assert await problems(service) == ()

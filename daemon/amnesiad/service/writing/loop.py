@@ -54,9 +54,7 @@ class Writing(Base):
         for attempt in range(MAX_ATTEMPTS):
             if attempt > QUIET_ATTEMPTS:
                 await asyncio.sleep(random.uniform(0, 0.002 * attempt))  # noqa: S311
-            for owner in owners:
-                if owner not in workspace.owners:
-                    workspace.owners[owner] = await read_owner(self.redis, workspace.keys, owner)
+            await self._know(workspace, owners)
             change = Change(workspace, self.clock.now_ms())
             seen = workspace.position
             try:
@@ -102,6 +100,14 @@ class Writing(Base):
                 self.refused(refusal)
                 raise refusal
         raise Conflict("too many writers at once on the same note, slot or text", hint="try again")
+
+    async def _know(self, workspace: Workspace, owners: Sequence[str]) -> None:
+        """See to it that all of these owners are known at the end: while one is read, another may give way."""
+        while unknown := [owner for owner in owners if owner not in workspace.owners]:
+            for owner in unknown:
+                workspace.owners[owner] = await read_owner(self.redis, workspace.keys, owner)
+        for owner in owners:
+            workspace.owners.move_to_end(owner)
 
     async def _owners_moved(self, workspace: Workspace, owners: Sequence[str]) -> bool:
         """Read these owners anew, for a decision that no unit compares with them; whether one is not as it was known."""
