@@ -25,7 +25,7 @@ from amnesiad.store.owners import (
 )
 from amnesiad.store.policies import read_policy
 from amnesiad.store.units import Builder
-from amnesiad.store.vault import words
+from amnesiad.store.vault import find_many
 from amnesiad_workers.passes import Context, Figures, reconcile, unplug
 from amnesiad_workers.passes import ending as ending_module
 
@@ -270,7 +270,7 @@ async def test_a_note_that_changes_under_its_end_is_ended_all_the_same(
         monkeypatch.setattr(ending_module, "read_items", read_items)
         note = await world.note("x")
         assert note is not None
-        (old,) = await words(world.redis, world.keys, ["x"])
+        old = (await find_many(world.redis, world.keys, ["x"]))[0].words
         policy = await read_policy(world.redis, world.keys, world.policy)
         builder = Builder(world.keys, KEYRING, policy.policy, policy.version)
         builder.change(note, decisions.pin(note, Caller(role="human"), world.now), old)
