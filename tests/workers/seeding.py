@@ -28,7 +28,8 @@ from amnesiad_workers.passes import Context
 START_MS = 1_700_000_000_000
 MINUTE = 60_000
 KEYRING = Keyring(b"k" * 32)
-POLICY: Policy = msgspec.structs.replace(load_settings(environ={}).policy, max_store_bytes=1 << 30)
+SETTINGS = load_settings(environ={})
+POLICY: Policy = msgspec.structs.replace(SETTINGS.policy, max_store_bytes=1 << 30)
 
 
 @dataclass
@@ -49,7 +50,14 @@ class World:
     @property
     def context(self) -> Context:
         """What a pass is given; its clock is this world's."""
-        return Context(self.redis, KEYRING, self.policy, lambda: self.now)
+        return Context(
+            self.redis,
+            KEYRING,
+            self.policy,
+            lambda: self.now,
+            session_lease=SETTINGS.session_lease,
+            child_lease=SETTINGS.child_lease,
+        )
 
     async def remember(
         self,

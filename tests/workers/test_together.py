@@ -51,7 +51,15 @@ async def test_nothing_that_is_erased_comes_back(redis: Redis, redis_url: str, s
     services = [serve(redis, clock), serve(other, clock)]
     await call(services[0], "policy", set={"audit_retention": KEPT, "restorable": True}, caller=HUMAN)
     ws = (await projection(services[0])).ws
-    context = Context(redis, services[0].keyring, services[0].settings.policy, clock.now_ms)
+    settings = services[0].settings
+    context = Context(
+        redis,
+        services[0].keyring,
+        settings.policy,
+        clock.now_ms,
+        session_lease=settings.session_lease,
+        child_lease=settings.child_lease,
+    )
     ids: list[str] = []
     for number in range(ROUNDS):
         fields = {"kind": dice.choice(["fact", "finding"]), "key": dice.choice(["one", "two"]), "source_ref": "mem0:1"}

@@ -218,8 +218,8 @@ def test_a_job_that_breaks_quotes_nothing(
         except KeyError as error:
             raise RuntimeError(f"Symlink loop from '/home/somebody' in {ws}") from error
 
-    desk = entries.Desk(redis_url, KEYRING, load_settings(environ={}))
-    monkeypatch.setattr(entries, "_desk", [desk])
+    setup = entries.Setup(redis_url, KEYRING, load_settings(environ={}))
+    monkeypatch.setattr(entries, "_setup", [setup])
     monkeypatch.setattr("amnesiad_workers.passes.settle", broken)
     with pytest.raises(entries.JobFailed) as caught, capture_logs() as logs:
         entries.settle("0" * 16)

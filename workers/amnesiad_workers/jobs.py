@@ -31,7 +31,7 @@ class JobFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class Setup:
     """What the jobs of this process work with."""
 
     url: str
@@ -39,12 +39,12 @@ class Desk:
     settings: Settings
 
 
-_desk: list[Desk] = []
+_setup: list[Setup] = []
 
 
-def use(desk: Desk) -> None:
+def use(setup: Setup) -> None:
     """Set what the jobs of this process work with; once, before the first job."""
-    _desk[:] = [desk]
+    _setup[:] = [setup]
 
 
 def settle(ws: str) -> dict[str, Any]:
@@ -114,10 +114,10 @@ async def _everywhere(context: Context, work: Callable[[Context, str], Awaitable
 
 
 def _run(name: str, work: Callable[[Context], Awaitable[Any]], **ids: str) -> dict[str, Any]:
-    if not _desk:
+    if not _setup:
         raise JobFailed("jobs are run by amnesiad's own worker only")
     try:
-        result = asyncio.run(_work(_desk[0], work))
+        result = asyncio.run(_work(_setup[0], work))
     except AmnesiaError as error:
         # Without its cause: a server's answer may quote what it was sent.
         raise JobFailed(f"{name}: {type(error).__name__}: {error.message}") from None
@@ -131,17 +131,17 @@ def _run(name: str, work: Callable[[Context], Awaitable[Any]], **ids: str) -> di
     return figures
 
 
-async def _work(desk: Desk, work: Callable[[Context], Awaitable[Any]]) -> Any:
+async def _work(setup: Setup, work: Callable[[Context], Awaitable[Any]]) -> Any:
     asyncio.get_running_loop().set_exception_handler(log_loop_fault)
-    redis = await connect(desk.url)
+    redis = await connect(setup.url)
     try:
         clock = StoreClock()
         await clock.sync(redis)
-        settings = desk.settings
+        settings = setup.settings
         return await work(
             Context(
                 redis,
-                desk.keyring,
+                setup.keyring,
                 settings.policy,
                 clock.now_ms,
                 session_lease=settings.session_lease,

@@ -50,7 +50,7 @@ def run_worker(settings: Settings) -> int:
     try:
         url = store_url(settings.redis_url, settings.state_dir, "worker")
         keyring = Keyring.open(settings.state_dir)
-        jobs.use(jobs.Desk(url, keyring, settings))
+        jobs.use(jobs.Setup(url, keyring, settings))
         return _serve(url, keyring)
     except (ConfigError, StoreUnfit) as error:
         logger.error("the worker does not start", error=error.message, hint=error.hint)

@@ -17,7 +17,7 @@ async def drop_copies(log: Log, keyring: Keyring, policy: Effective, now: int) -
 
     ``False`` where the policy moved or a tomb changed meanwhile: to be run again. What was taken out until then is out.
     """
-    async for ids in scan_ids(log.redis, log.keys.tomb):
+    async for ids in scan_ids(log.redis.hscan, log.keys.tomb):
         units = []
         for item in await read_items(log.redis, log.keys, ids):
             if isinstance(item, DueTomb) and item.tomb.kept is not None:

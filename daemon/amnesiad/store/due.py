@@ -6,20 +6,18 @@ pass reports it and goes on for all the others. What a due note owes is ``core.c
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from importlib import resources
 from typing import Any, Final, NamedTuple, cast
 
-import msgspec
 from redis.asyncio import Redis
 
-from amnesiad.core.notes import Note, Words, decode_words
-from amnesiad.errors import Bug
+from amnesiad.core.notes import Note, Words
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import Keys
 from amnesiad.store.policies import FILED_CELL, Filed, filed_by
 from amnesiad.store.units import UNSCRUBBED
-from amnesiad.store.vault import Tomb, Unreadable, read_head, read_tomb
+from amnesiad.store.vault import Found, Grave, Head, Tomb, Unreadable, find_many
 from amnesiad.store.workspaces import POLICY_CELL
 
 SCAN_COUNT: Final = 500
@@ -97,34 +95,19 @@ def _earliest(first: Any, count: Any, cells: Any) -> Earliest:
 
 async def read_items(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[DueItem]:
     """Heads, words and tombs of ``ids`` in their order, in one round trip."""
-    if not ids:
-        return []
-    with store_errors():
-        pipe = redis.pipeline(transaction=True)
-        pipe.hmget(keys.heads, list(ids))
-        pipe.hmget(keys.vault, list(ids))
-        pipe.hmget(keys.tomb, list(ids))
-        heads, vault, tombs = await pipe.execute()
-    return [_item(*row) for row in zip(ids, heads, vault, tombs, strict=True)]
+    return [_item(*row) for row in zip(ids, await find_many(redis, keys, ids), strict=True)]
 
 
-def _item(note_id: str, head: bytes | None, words: bytes | None, tomb: bytes | None) -> DueItem:
-    if head is not None:
-        found = read_head(note_id, head)
-        if isinstance(found, Unreadable):
-            return found
-        try:
-            return DueNote(found.note, None if words is None else decode_words(words))
-        except msgspec.MsgspecError:
-            return Unreadable(note_id, "words: malformed")
-    if tomb is None:
-        return Gone(note_id)
-    try:
-        return DueTomb(read_tomb(tomb).tomb)
-    except msgspec.ValidationError as error:
-        return Unreadable(note_id, f"tomb: {error}")
-    except (msgspec.DecodeError, Bug, UnicodeDecodeError):
-        return Unreadable(note_id, "tomb: malformed")
+def _item(note_id: str, found: Found) -> DueItem:
+    match found.place:
+        case Head(note=note):
+            return DueNote(note, found.words)
+        case Grave(tomb=tomb):
+            return DueTomb(tomb)
+        case None:
+            return Gone(note_id)
+        case unreadable:
+            return unreadable
 
 
 async def refile(redis: Redis, keys: Keys, policy_version: int, filings: Sequence[Filing]) -> int | None:
@@ -155,17 +138,16 @@ async def set_aside(redis: Redis, keys: Keys, ids: Sequence[str], until: int) ->
         await redis.zadd(keys.due, dict.fromkeys(ids, until), xx=True)
 
 
-async def scan_ids(redis: Redis, key: str) -> AsyncIterator[list[str]]:
-    """Walk the ids of a hash (``heads``, ``tomb``), zset (``audit``) or set (``anchored``) in batches.
+async def scan_ids(scan: Callable[..., Any], key: str) -> AsyncIterator[list[str]]:
+    """Walk the ids in a key in batches; ``scan`` is the client's ``hscan``, ``zscan`` or ``sscan``, as the key is.
 
     An id that is there throughout comes at least once; one may come twice.
     """
-    cursor, zset = 0, key.endswith(":audit")
-    scan = redis.zscan if zset else redis.sscan if key.endswith(":anchored") else redis.hscan
+    cursor = 0
     while True:
         with store_errors():
-            cursor, rows = await cast(Any, scan(key, cursor=cursor, count=SCAN_COUNT))
-        ids = [row[0] if zset else row for row in rows]
+            cursor, rows = await scan(key, cursor=cursor, count=SCAN_COUNT)
+        ids = [row[0] if isinstance(row, tuple) else row for row in rows]
         # A small one is one listpack and comes whole, whatever the count says.
         for at in range(0, len(ids), SCAN_COUNT):
             yield [id_.decode() for id_ in ids[at : at + SCAN_COUNT]]

@@ -27,6 +27,8 @@ RECORD_BYTES: Final = "record_bytes"
 FORGOTTEN: Final = "forgotten"
 UNSCRUBBED: Final = "unscrubbed"
 """Erasures whose bytes the data files may still hold."""
+SCRUB_CELL: Final = "scrub"
+"""Its stamp is the log's end and the count that the last scrub spoke of, its payload what came of it."""
 
 
 class Derived(NamedTuple):

@@ -137,9 +137,10 @@ async def find_many(redis: Redis, keys: Keys, ids: Sequence[str]) -> list[Found]
 
 
 def _found(note_id: str, head: bytes | None, text: bytes | None, tomb: bytes | None) -> Found:
-    place = read_head(note_id, head) if head is not None else None if tomb is None else _grave(note_id, tomb)
+    if head is None:
+        return Found(None if tomb is None else _grave(note_id, tomb), None)
     try:
-        return Found(place, None if text is None else decode_words(text))
+        return Found(read_head(note_id, head), None if text is None else decode_words(text))
     except msgspec.MsgspecError:
         return Found(Unreadable(note_id, "words: malformed"), None)
 

@@ -38,7 +38,7 @@ async def check_anchors(context: Context, ws: str, ids: Sequence[str] = ()) -> F
     log, seen = Log(context.redis, Keys(ws)), dict[str, str | None]()
     try:
         policy = await read_policy(context.redis, log.keys, context.base)
-        async for page in _pages(ids) if ids else scan_ids(context.redis, log.keys.anchored):
+        async for page in _pages(ids) if ids else scan_ids(context.redis.sscan, log.keys.anchored):
             await _check(context, log, policy, root, page, seen, figures)
     except NotFound:
         pass  # Dropped meanwhile.

@@ -13,9 +13,7 @@ from typing import Any, Final
 from redis.asyncio import Redis
 
 from amnesiad.core.events import AnyNoteEvent, Expired, Forgotten, StaleFlagged
-from amnesiad.core.kinds import DAY_MS
 from amnesiad.core.policy import Policy
-from amnesiad.core.times import HOUR_MS
 from amnesiad.store.keyring import Keyring
 from amnesiad.store.vault import Unreadable
 
@@ -31,8 +29,8 @@ class Context:
     keyring: Keyring
     base: Policy
     now: Callable[[], int]
-    session_lease: int = 30 * DAY_MS
-    child_lease: int = 24 * HOUR_MS
+    session_lease: int
+    child_lease: int
     rewrite_timeout_s: float = 60.0
 
 

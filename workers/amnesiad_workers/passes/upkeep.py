@@ -16,14 +16,12 @@ from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, META, Keys
 from amnesiad.store.log import START, Cell, Log, Unit, parse_stored, seq_key
 from amnesiad.store.policies import Effective, mark_filed, read_policy
-from amnesiad.store.units import UNSCRUBBED, Builder, left_of
+from amnesiad.store.units import SCRUB_CELL, UNSCRUBBED, Builder, left_of
 from amnesiad.store.vault import Unreadable
 from amnesiad.store.workspaces import all_workspaces
 from amnesiad_workers.passes.context import Context, Figures
 from amnesiad_workers.passes.settling import settle
 
-SCRUB_CELL: Final = "scrub"
-"""Its stamp is the log's end and the count that the last scrub spoke of, its payload what came of it."""
 HANDLED_MS: Final = 7 * DAY_MS
 """Handled lifecycle events are kept this long, for whoever asks what happened."""
 MAX_DEAD: Final = 10_000
@@ -110,7 +108,7 @@ async def purge_audit(context: Context, ws: str) -> Figures:
     before = now - policy.policy.audit_retention
     with store_errors():
         await redis.xtrim(keys.access, minid=str(max(0, before)), approximate=False)
-    async for ids in scan_ids(redis, keys.audit):
+    async for ids in scan_ids(redis.zscan, keys.audit):
         missed = [
             Filing(item.tomb.note.id, item.tomb.note.version, item.tomb.purge_at)
             for item in await read_items(redis, keys, ids)
@@ -177,7 +175,7 @@ async def refile(context: Context, ws: str) -> Figures:
 async def _refile(context: Context, keys: Keys, policy: Effective, figures: Figures) -> bool:
     redis, log = context.redis, Log(context.redis, keys)
     for key in (keys.heads, keys.tomb):
-        async for ids in scan_ids(redis, key):
+        async for ids in scan_ids(redis.hscan, key):
             filings: list[Filing] = []
             units: list[Unit] = []
             for item in await read_items(redis, keys, ids):
