@@ -16,7 +16,7 @@ from redis.exceptions import RedisError, ResponseError
 from amnesiad.errors import Bug, ConfigError, StoreUnavailable, StoreUnfit
 from amnesiad.store import attention
 from amnesiad.store.attention import AttentivePool
-from amnesiad.store.connect import check_fit, connect, is_local, shown
+from amnesiad.store.connect import check_fit, connect, shown
 from amnesiad.store.faults import store_errors
 from amnesiad.store.server import EmbeddedServer
 
@@ -111,20 +111,3 @@ def test_a_rejected_command_is_told_without_its_arguments() -> None:
     with pytest.raises(Bug) as refused, store_errors():
         raise ResponseError("ERR unknown command 'the words of a note'")
     assert "the words" not in "".join(traceback.format_exception(refused.value))
-
-
-@pytest.mark.parametrize(
-    ("url", "local"),
-    [
-        ("unix:///run/store.sock", True),
-        ("redis://", True),
-        ("redis://localhost:6379", True),
-        ("redis://127.0.0.1/0", True),
-        ("redis://[::1]:6379", True),
-        ("redis://u:p@10.0.0.7:6379", False),
-        ("rediss://redis.internal", False),
-    ],
-)
-def test_local_is_what_cannot_be_another_machine(url: str, local: bool) -> None:
-    """Unix sockets and loopback are local; every other address may be shared with other machines."""
-    assert is_local(url) is local

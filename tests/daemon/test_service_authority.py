@@ -200,6 +200,7 @@ class TestPolicy:
         assert (await refused_unchanged(service, "policy", reset=["default_ttl"], caller=caller)).rule == "policy-role"
         assert (await call(service, "policy", caller=caller)).values["default_ttl"].origin == "default"
         assert (await call(service, "status")).refusals["policy-role"] == 2
+        assert (await call(service, "status", workspace="elsewhere")).refusals == {}
 
     async def test_a_damaged_note_may_be_a_human_s(self, service: Service) -> None:
         """V09: what cannot be read is not taken for the agent's own."""

@@ -32,7 +32,7 @@ from amnesiad.store.keyring import Keyring
 from amnesiad.store.log import at_or_past
 from amnesiad.store.owners import touch_owners
 from amnesiad.tokens import counter_for
-from amnesiad.workspace import Workspace
+from amnesiad.workspace import Recent, Workspace
 
 SIGN_OF_LIFE_MS: Final = 60_000
 """An owner's lease is refreshed at most this often; leases are hours long."""
@@ -40,6 +40,8 @@ NAME_CHECK_MS: Final = 2_000
 """How long another daemon's rename of a workspace may go unnoticed here."""
 MAX_BACKGROUND: Final = 256
 """After-work under way at once; beyond it a renewal or a sign of life is dropped, as a conflict would drop it."""
+MAX_COUNTED: Final = 1024
+"""Workspaces whose refusals are counted, those refused in last: names are what callers make of them."""
 
 logger = structlog.get_logger()
 
@@ -77,7 +79,7 @@ class Base:
         self.jobs = jobs
         self.secrets = SecretScan(settings.state_dir / RULES_FOLDER)
         self.meaning = Meaning(settings.embedder)
-        self.refusals: Counter[str] = Counter()
+        self._refusals: Recent[Counter[str]] = Recent(MAX_COUNTED)
         self._workspaces: dict[str, Workspace] = {}
         # A lock lives while somebody waits for it, so that asking for names that do not exist leaves nothing behind.
         self._opening: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -265,24 +267,25 @@ class Base:
         workspace.signs[owner] = now
         return owner
 
-    def require_governor(self, caller: Caller, what: str, rule: str) -> None:
-        """``check_governor``, its refusal counted."""
-        with self.counting_refusals():
+    def require_governor(self, name: str, caller: Caller, what: str, rule: str) -> None:
+        """``check_governor``, its refusal counted for the workspace of that name."""
+        with self.counting_refusals(name):
             check_governor(caller, what, rule)
 
     @contextmanager
-    def counting_refusals(self) -> Iterator[None]:
-        """Count what is refused inside."""
+    def counting_refusals(self, name: str) -> Iterator[None]:
+        """Count, for the status of the workspace of that name, what is refused inside, by its rule."""
         try:
             yield
         except AmnesiaError as error:
-            self.refused(error)
+            if isinstance(error, Refused | StoreFull) or error.code == "forbidden":
+                self._refusals[name] = known = self._refusals.get(name, Counter())
+                known[error.rule or error.code] += 1
             raise
 
-    def refused(self, error: AmnesiaError) -> None:
-        """Count a refusal by its rule, for status."""
-        if isinstance(error, Refused | StoreFull) or error.code == "forbidden":
-            self.refusals[error.rule or error.code] += 1
+    def refusals(self, name: str) -> dict[str, int]:
+        """How often each rule has said no in the workspace of that name since this process began."""
+        return dict(self._refusals.get(name, ()))
 
     # -- after the answer ----------------------------------------------------------------------------------------
 

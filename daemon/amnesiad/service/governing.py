@@ -49,7 +49,7 @@ class Governing(Looking, Guarding):
                 counts=empty,
                 tokens=0,
                 recent=(),
-                refusals=dict(self.refusals),
+                refusals=self.refusals(request.workspace),
                 worker=worker,
                 store=store,
                 lifecycle=standing,
@@ -67,7 +67,7 @@ class Governing(Looking, Guarding):
             counts=counts,
             tokens=tokens,
             recent=await self.recent_ends(workspace, request.caller.to_core()),
-            refusals=dict(self.refusals),
+            refusals=self.refusals(request.workspace),
             worker=worker,
             store=store,
             next_expiry_at=next_expiry,
@@ -103,11 +103,13 @@ class Governing(Looking, Guarding):
             values=values, seq="0-0" if workspace is None else workspace.position, degraded=degraded
         )
 
-    async def _check_policy(self, workspace: Workspace | None, caller: Caller, names: Collection[str]) -> None:
+    async def _check_policy(
+        self, name: str, workspace: Workspace | None, caller: Caller, names: Collection[str]
+    ) -> None:
         """``check_policy`` by what the workspace holds: its notes, and what the audit keeps of those that were."""
         reaching = caller.role != "human" and not OWN_SETTINGS.issuperset(names)
         held = await self._provenances(workspace, kept=True) if workspace is not None and reaching else set()
-        with self.counting_refusals():
+        with self.counting_refusals(name):
             check_policy(caller, names, held)
 
     async def _provenances(self, workspace: Workspace, *, kept: bool) -> set[Provenance]:
@@ -139,7 +141,7 @@ class Governing(Looking, Guarding):
         if caller.role != "human" and (
             known is None or await self._replayed(known, request, wire.PolicyAnswer) is None
         ):
-            await self._check_policy(known, caller, names)
+            await self._check_policy(request.workspace, known, caller, names)
 
         bare = -1
         for _ in range(MAX_ATTEMPTS):
@@ -174,7 +176,7 @@ class Governing(Looking, Guarding):
 
         One that holds notes of a human's or the user's, or the audit of one, is a human's. Raises ``Forbidden``.
         """
-        self.require_governor(caller, f"{verb} a workspace", "workspace-role")
+        self.require_governor(name, caller, f"{verb} a workspace", "workspace-role")
         if caller.role == "human":
             return await act(None)
         for _ in range(MAX_ATTEMPTS):
@@ -184,14 +186,13 @@ class Governing(Looking, Guarding):
             seen = workspaces.Seen(workspace.ws, workspace.position)
             guarded = sorted(await self._provenances(workspace, kept=False) & {"human", "user-stated"})
             if guarded:
-                error = Forbidden(
-                    f"the workspace holds what is {' or '.join(guarded)}: an agent may not {verb} it",
-                    rule="provenance",
-                    field=verb,
-                    hint="ask the user to do it",
-                )
-                self.refused(error)
-                raise error
+                with self.counting_refusals(name):
+                    raise Forbidden(
+                        f"the workspace holds what is {' or '.join(guarded)}: an agent may not {verb} it",
+                        rule="provenance",
+                        field=verb,
+                        hint="ask the user to do it",
+                    )
             with contextlib.suppress(workspaces.MovedOn):
                 return await act(seen)
         raise Conflict(f"others kept writing while it was to {verb} the workspace", field=verb, hint="try again")

@@ -101,7 +101,7 @@ class Hearing(Guarding):
         if len(asked) > 1:  # the second may be refused when the first is done
             raise Invalid(f"{asked[0]} and {asked[1]} at once", field=asked[1], hint="one at a time")
         if asked:
-            self.require_governor(caller, "treat parked events", "dead-role")
+            self.require_governor(request.workspace or "", caller, "treat parked events", "dead-role")
         for seq in request.retry:
             changed += await lifecycle.retry_dead(self.redis, seq)
         for seq in request.drop:

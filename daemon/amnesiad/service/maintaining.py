@@ -58,7 +58,7 @@ class Maintaining(Base):
     async def verify(self, request: wire.VerifyRequest) -> wire.VerifyAnswer:
         """Prove that the heads and all that follows from them are what the log says. Problems carry no words, but ids:
         a child, teammate or fresh agent is refused (``Forbidden``)."""
-        self.require_governor(request.caller.to_core(), "verify a workspace", "proof-role")
+        self.require_governor(request.workspace, request.caller.to_core(), "verify a workspace", "proof-role")
         keys = await self._keys(request)
         report = await verify.verify(self.redis, keys, self.keyring, self.settings.policy)
         problems = tuple(str(one) for one in report.differences[:MAX_PROBLEMS])
@@ -66,7 +66,7 @@ class Maintaining(Base):
 
     async def rebuild(self, request: wire.RebuildRequest) -> wire.RebuildAnswer:
         """Make heads, cells, members, due times and totals anew from log and vault; not for those below the main agent."""
-        self.require_governor(request.caller.to_core(), "rebuild a workspace", "proof-role")
+        self.require_governor(request.workspace, request.caller.to_core(), "rebuild a workspace", "proof-role")
         keys = await self._keys(request)
         rebuilt = await verify.rebuild(self.redis, keys, self.keyring, self.settings.policy)
         self.close(request.workspace)

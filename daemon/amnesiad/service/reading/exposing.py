@@ -61,7 +61,7 @@ class Exposing(Looking, Ledger):
         teammate or fresh agent, ``NotFound``, ``StoreUnavailable``.
         """
         caller = request.caller.to_core()
-        self.require_governor(caller, "ask who was shown a note", "exposure-role")
+        self.require_governor(request.workspace, caller, "ask who was shown a note", "exposure-role")
         workspace = await self.caught_up(request.workspace)
         if workspace is None:
             raise NotFound(f"there is no note {request.id}", field="id")

@@ -259,7 +259,7 @@ class Arriving(Remembering):
         A line that is decided anew, because the policy moved too, is judged anew; what is told of it, is told once.
         """
         ids = {f"events[{at}].{name}": value for at, event in enumerate(events) for name, value in _ids_of(event)}
-        for notice in await self.guard(run.workspace.policy, words, ids=ids):
+        for notice in await self.guard(run.workspace, words, ids=ids):
             told = f"line {item.number}: {notice}"
             if len(run.notices) < MAX_PROBLEMS and told not in run.notices:
                 run.notices.append(told)

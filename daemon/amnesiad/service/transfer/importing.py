@@ -140,7 +140,7 @@ class Importing(Arriving, Governing):
                 run.problem(run.number, Conflict(f"{name} is set to something else here, and stays so", field=name))
         if not fresh:
             return
-        await self._check_policy(run.workspace, run.caller, fresh)
+        await self._check_policy(run.request.workspace, run.workspace, run.caller, fresh)
         if run.request.dry_run:
             run.workspace.overrides |= fresh
             run.workspace.policy = apply_overrides(run.workspace.base, run.workspace.overrides)

@@ -65,14 +65,14 @@ class Forgetting(Guarding):
         if request.dry_run:
             return msgspec.structs.replace(_would(workspace, doomed), notices=notices)
         if not request.confirm and (address == "all" or (address == "query" and len(doomed) > 1)):
-            self.refusals["unconfirmed"] += 1
-            raise Refused(
-                f"{address} matches {len(doomed)} notes",
-                rule="unconfirmed",
-                field="confirm",
-                hint="look with dry_run, then send confirm: true",
-                choices=tuple(note.id for note in doomed[:MAX_SHOWN]),
-            )
+            with self.counting_refusals(request.workspace):
+                raise Refused(
+                    f"{address} matches {len(doomed)} notes",
+                    rule="unconfirmed",
+                    field="confirm",
+                    hint="look with dry_run, then send confirm: true",
+                    choices=tuple(note.id for note in doomed[:MAX_SHOWN]),
+                )
         async for note in _in_slices(doomed):
             decisions.forget(note, caller, now, reason=reason)
         if not doomed:

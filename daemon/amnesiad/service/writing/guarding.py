@@ -94,22 +94,20 @@ class Guarding(Writing):
             return answer
 
     async def guard(
-        self, policy: Policy, words: Words | None, reason: str | None = None, *, ids: Mapping[str, str] | None = None
+        self, workspace: Workspace, words: Words | None, reason: str | None = None, *, ids: Mapping[str, str]
     ) -> tuple[str, ...]:
-        """Notices about these words by a policy that is known to be in force, one for each type of secret in them.
+        """Notices about these words by the policy as it is known now, one for each type of secret in them.
 
         Raises ``Refused`` (rule ``secret-guard``) instead where the policy says so, or where it is an id that holds one.
         """
-        found = await self._look(_texts(words, reason), ids or {}, policy)
-        try:
+        policy = workspace.policy
+        found = await self._look(_texts(words, reason), ids, policy)
+        with self.counting_refusals(workspace.name):
             return _judge(policy, found)
-        except Refused as error:
-            self.refused(error)
-            raise
 
     async def guard_request(self, workspace: Workspace, request: wire.Write) -> tuple[str, ...]:
         """Judge a request's reason and ids before the first of several units, by the policy as it is known."""
-        return await self.guard(workspace.policy, None, getattr(request, "reason", None), ids=_ids_of(request))
+        return await self.guard(workspace, None, getattr(request, "reason", None), ids=_ids_of(request))
 
     async def guard_reader(self, request: wire.Request) -> None:
         """Judge the ids of a read that is logged: it writes into the ledger, and renewals into the log."""
@@ -122,11 +120,8 @@ class Guarding(Writing):
             return
         workspace = await self.caught_up(name)
         policy = self.settings.policy if workspace is None else workspace.policy
-        try:
+        with self.counting_refusals(name):
             _judge(policy, Found((), found))
-        except Refused as error:
-            self.refused(error)
-            raise
 
     async def _secrets_in_ids(self, ids: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
         """The fields among these whose id looks like a secret, with its types. Clean ones are looked at once."""

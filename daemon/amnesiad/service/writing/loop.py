@@ -61,16 +61,16 @@ class Writing(Base):
                 answer = decide(workspace, change)
                 evicted = change.make_room()
                 unit = change.finish()
-            except AmnesiaError as error:
+            except AmnesiaError:
                 if attempt == 0:
                     workspace, behind = await self._renewed_view(workspace, seen)
                     if behind:
                         continue
                 if (replayed := await self._replayed(workspace, request, answer_type)) is not None:
                     return replayed
-                self.refused(error)
                 await self._leave_nothing(workspace)
-                raise
+                with self.counting_refusals(workspace.name):
+                    raise
             if unit is None:
                 if not looked:
                     looked = True
@@ -96,9 +96,8 @@ class Writing(Base):
             full += outcome.status == "full"
             # Once may mean that somebody else filled it meanwhile: with their notes in view, some can be evicted.
             if full > FULL_ATTEMPTS:
-                refusal = _full(outcome)
-                self.refused(refusal)
-                raise refusal
+                with self.counting_refusals(workspace.name):
+                    raise _full(outcome)
         raise Conflict("too many writers at once on the same note, slot or text", hint="try again")
 
     async def _know(self, workspace: Workspace, owners: Sequence[str]) -> None:

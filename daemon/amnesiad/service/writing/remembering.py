@@ -236,11 +236,8 @@ class Remembering(Guarding):
     # -- parts ---------------------------------------------------------------------------------------------------
 
     def _address(self, request: wire.NewNote, caller: Caller) -> tuple[Scope, str | None]:
-        try:
+        with self.counting_refusals(request.workspace):
             return address(caller, request.scope, request.owner)
-        except Refused as error:
-            self.refused(error)
-            raise
 
     async def _existing(self, name: str, caller: Caller, text: str, field: str) -> str:
         """The full id that an id or prefix in a request means; the projection is caught up if it does not know it."""
@@ -271,13 +268,12 @@ class Remembering(Guarding):
             for grave in graves:
                 if workspace is None or grave is None or not visible(grave.tomb.note, caller, workspace.policy):
                     continue
-                refusal = IllegalTransition(
-                    f"note {note_id} is forgotten: its words are erased",
-                    rule="forgotten",
-                    hint="restore works where a copy was kept",
-                )
-                self.refused(refusal)
-                raise refusal from None
+                with self.counting_refusals(request.workspace):
+                    raise IllegalTransition(
+                        f"note {note_id} is forgotten: its words are erased",
+                        rule="forgotten",
+                        hint="restore works where a copy was kept",
+                    ) from None
             raise
 
     async def _words(self, request: wire.NewNote, content: str) -> Words:
