@@ -10,18 +10,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from amnesiad.errors import StoreUnavailable
 
-#: Questions per sync; the quickest answer is used, so one that was held up does no harm.
-SAMPLES = 5
-#: How often to ask again.
-SYNC_EVERY_S = 30
-#: How far apart two honest clocks may drift: 200 parts in a million, twice a poor quartz.
-DRIFT = 200e-6
+SAMPLES: Final = 5
+"""Questions per sync; the quickest answer is used, so one that was held up does no harm."""
+SYNC_EVERY_S: Final = 30
+"""How often to ask again."""
+DRIFT: Final = 200e-6
+"""How far apart two honest clocks may drift: 200 parts in a million, twice a poor quartz."""
 
 _NS = 1_000_000_000
 # A clock that goes on while the machine sleeps, as the store's does: Linux has a name for it, elsewhere it is this one.
@@ -69,21 +70,16 @@ class StoreClock:
         return self._sample.doubt_ns(self._steady()) / 1e6 if self._sample else float("inf")
 
     def now_ms(self) -> int:
-        """The store's time.
-
-        Raises:
-            StoreUnavailable: ``sync`` has not succeeded yet.
-        """
+        """The store's time. Raises ``StoreUnavailable`` before the first ``sync`` that succeeds."""
         if self._sample is None:
             raise StoreUnavailable("the store's time is not known yet", hint="the store has to answer once first")
         self._last_ms = max(self._last_ms, (self._steady() + self._sample.offset_ns) // 1_000_000)
         return self._last_ms
 
     async def sync(self, client: Redis) -> None:
-        """Ask the store for its time and take it over where that makes ours more certain. On failure ours is kept.
+        """Ask the store for its time and take it over where that makes ours more certain.
 
-        Raises:
-            StoreUnavailable: no answer.
+        Raises ``StoreUnavailable`` where no answer comes; ours is kept then.
         """
         for _ in range(SAMPLES):
             before = self._steady()

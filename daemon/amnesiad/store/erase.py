@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from amnesiad.errors import StoreUnavailable
 
-#: How often to ask how a rewrite goes; one of 100 000 notes takes 0.2-0.6 s.
-POLL_S = 0.02
+POLL_S: Final = 0.02
+"""How often to ask how a rewrite goes; one of 100 000 notes takes 0.2-0.6 s."""
 
 
 # The server has one child at a time that writes a file; while any runs or waits to, another is refused or put off.
@@ -36,10 +36,7 @@ async def rewrite(client: Redis, timeout_s: float) -> Literal["done", "requested
 
     ``requested`` is not confirmed: ask again later. It is the answer after ``timeout_s``, when the last rewrite failed
     (a full disk), and the best answer there is from a server that refuses the commands, or whose replicas have files
-    of their own.
-
-    Raises:
-        StoreUnavailable: no answer.
+    of their own. Raises ``StoreUnavailable``.
     """
     deadline = time.monotonic() + timeout_s
     try:

@@ -9,11 +9,12 @@ import fcntl
 import json
 import os
 from pathlib import Path
+from typing import Final
 
 from amnesiad.errors import ConfigError
 
-#: The most of a lock worth reading; ours is one short line.
-LIMIT_BYTES = 8_192
+LIMIT_BYTES: Final = 8_192
+"""The most of a lock worth reading; ours is one short line."""
 
 
 def open_lock(path: Path) -> int:

@@ -30,27 +30,27 @@ import subprocess
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 from urllib.parse import quote
 
-from amnesiad.errors import ConfigError, StoreUnavailable, StoreUnfit
+from amnesiad.errors import Bug, ConfigError, StoreUnavailable, StoreUnfit
 from amnesiad.limits import SUN_PATH_BYTES
 from amnesiad.store.engine import NO_ENGINE_HINT, Durability, Engine, configuration, find_engine, record
 from amnesiad.store.locks import open_lock, read_lock, try_lock, write_lock
 from amnesiad.store.syncing import Syncer
 
-#: A fresh server answers in 35-50 ms; the rest is for a machine with no processor to spare.
-START_TIMEOUT_S = 30.0
-#: An answering server may still be loading: 64 MB and more of append-only file, on a slow disk.
-LOAD_TIMEOUT_S = 600.0
-#: A clean shutdown flushes the append-only file; past this, SIGKILL, which loses no acknowledged write either.
-STOP_TIMEOUT_S = 10.0
-#: One question over the raw socket; a server deaf for longer is treated as alive.
-ASK_TIMEOUT_S = 5.0
-#: How often a start or a stop looks again.
-POLL_S = 0.005
-#: What of the server's log is quoted when it will not start.
-LOG_TAIL_BYTES = 2_000
+START_TIMEOUT_S: Final = 30.0
+"""A fresh server answers in 35-50 ms; the rest is for a machine with no processor to spare."""
+LOAD_TIMEOUT_S: Final = 600.0
+"""An answering server may still be loading: 64 MB and more of append-only file, on a slow disk."""
+STOP_TIMEOUT_S: Final = 10.0
+"""A clean shutdown flushes the append-only file; past this, SIGKILL, which loses no acknowledged write either."""
+ASK_TIMEOUT_S: Final = 5.0
+"""One question over the raw socket; a server deaf for longer is treated as alive."""
+POLL_S: Final = 0.005
+"""How often a start or a stop looks again."""
+LOG_TAIL_BYTES: Final = 2_000
+"""What of the server's log is quoted when it will not start."""
 LOG_TAIL_LINES = 3
 
 # Reads the server's pid, then waits for the end of its input, which means that the owner has died.
@@ -96,10 +96,9 @@ class EmbeddedServer:
 
         Does nothing when it runs already. A server that a killed owner left behind on this directory is stopped first.
 
-        Raises:
-            ConfigError: the directory or socket cannot be used, or another process owns it; ``field`` says which.
-            StoreUnfit: no engine can be run here, or none is recent enough.
-            StoreUnavailable: the server did not come up, or one left behind would not go.
+        Raises ``ConfigError`` where the directory or socket (``field`` says which) cannot be used or another process owns
+        it, ``StoreUnfit`` where no engine can be run here or none is recent enough, and ``StoreUnavailable`` where the
+        server does not come up, or one left behind does not go.
         """
         if self.alive:
             return self.url
@@ -138,7 +137,7 @@ class EmbeddedServer:
                 # Without save points SHUTDOWN writes no snapshot; it flushes and syncs the append-only file.
                 try:
                     await _ask(self.socket_path, "SHUTDOWN NOSAVE")
-                except (OSError, TimeoutError):
+                except OSError:
                     self._signal(signal.SIGTERM)
                 deadline = time.monotonic() + STOP_TIMEOUT_S
                 while True:
@@ -210,7 +209,7 @@ class EmbeddedServer:
             address = left.get("socket")
             if isinstance(address, str):
                 # The lock says *a* server writes here; the pid it reports says that the socket leads to that one.
-                with contextlib.suppress(OSError, TimeoutError):
+                with contextlib.suppress(OSError):
                     answer = await _ask(Path(address), "INFO server")
                     if f"process_id:{left.get('pid')}\r\n" in answer:
                         await _ask(Path(address), "SHUTDOWN NOSAVE")
@@ -245,7 +244,7 @@ class EmbeddedServer:
         except (ConnectionRefusedError, FileNotFoundError):
             self.socket_path.unlink(missing_ok=True)
             return
-        except (OSError, TimeoutError):
+        except OSError:
             pass  # Something is there, however unwell: not ours to take.
         raise ConfigError(
             f"another server answers on {self.socket_path}",
@@ -256,7 +255,7 @@ class EmbeddedServer:
     def _spawn(self, engine: Engine) -> None:
         """Start the guard, then the server in a session and process group of its own, configured over standard input."""
         if self._server_lock is None:
-            raise RuntimeError("the server's lock is taken before the server starts")
+            raise Bug("the server's lock is taken before the server starts")
         self._guard = subprocess.Popen(
             ["/bin/sh", "-c", _GUARD, "amnesiad-store-guard"],
             stdin=subprocess.PIPE,
@@ -295,7 +294,7 @@ class EmbeddedServer:
                 raise StoreUnavailable(
                     f"the embedded server ended while starting: {self._log_tail()}", hint=self._see_log
                 )
-            with contextlib.suppress(OSError, TimeoutError):
+            with contextlib.suppress(OSError):
                 answer = await _ask(self.socket_path, "PING")
                 if answer.startswith("+PONG"):
                     return
@@ -378,9 +377,7 @@ def _hang_up(process: subprocess.Popen[bytes]) -> None:
 async def _ask(path: Path, command: str) -> str:
     """Send one inline command over a connection of its own and return the reply, raw; empty when the server hung up.
 
-    Raises:
-        OSError: nobody listens there.
-        TimeoutError: somebody does, and says nothing for ``ASK_TIMEOUT_S``.
+    Raises ``OSError`` where nobody listens: ``TimeoutError``, which is one, where somebody does and says nothing.
     """
     async with asyncio.timeout(ASK_TIMEOUT_S):
         reader, writer = await asyncio.open_unix_connection(path)
