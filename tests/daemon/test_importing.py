@@ -27,6 +27,7 @@ from tests.daemon.lines import ELSEWHERE, busy_life, everything, exported, parse
 from amnesiad.errors import StoreUnavailable
 from amnesiad.limits import MAX_LINE_BYTES
 from amnesiad.service import Service
+from amnesiad.service.transfer import importing
 from amnesiad.service.transfer import lines as shapes
 from amnesiad.store.log import Log
 
@@ -150,6 +151,14 @@ class TestLines:
         assert {problem.code for problem in answer.problems} == {"invalid", "too_large"}
         assert (answer.lines, answer.imported) == (2 * len(bad), len(bad))
         assert len(await listed(service, workspace=ELSEWHERE)) == len(bad)
+
+    async def test_owners_without_end_are_refused(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+        """V26: a file may tell of so many owners; each beyond is named by its line, and the others are taken in."""
+        monkeypatch.setattr(importing, "MAX_OWNERS", 2)
+        owners = [{"line": "owner", "owner": f"s{n}", "incarnation": 1, "open": True} for n in (1, 2, 2, 3)]
+        answer = await taken_in(service, [*owners, {"content": "of everybody"}])
+        assert [(problem.line, problem.code) for problem in answer.problems] == [(4, "too_large")]
+        assert answer.imported == 1
 
     @pytest.mark.parametrize(
         ("field", "value"),

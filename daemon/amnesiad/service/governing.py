@@ -37,12 +37,13 @@ class Governing(Looking, Guarding):
     async def status(self, request: wire.StatusRequest) -> wire.StatusAnswer:
         """A small scalar view: counts as settled now, tokens, what ended last, who said no, whether a worker lives."""
         workspace, degraded = await self.reading(request)
+        caller = request.caller.to_core()
         worker = await self.jobs.worker_status()
         store: dict[str, Any] = {} if degraded else await describe(self.redis)
         standing: wire.LifecycleStatus | None = None
-        if governs(request.caller.to_core()) and not degraded:
+        if governs(caller) and not degraded:
             standing = wire.LifecycleStatus(**(await lifecycle.backlog(self.redis))._asdict())
-        store |= self.meaning.figures(workspace if governs(request.caller.to_core()) else None)
+        store |= self.meaning.figures(workspace if governs(caller) else None)
         if workspace is None:
             empty = wire.Counts(active=0, stale=0, expired=0, revoked=0, superseded=0, forgotten=0)
             return wire.StatusAnswer(
@@ -56,8 +57,8 @@ class Governing(Looking, Guarding):
                 seq="0-0",
             )
         now = self.clock.now_ms()
-        counts, tokens, next_expiry = await self.counts(workspace, request.caller.to_core(), now)
-        if governs(request.caller.to_core()):
+        counts, tokens, next_expiry = await self.counts(workspace, caller, now)
+        if governs(caller):
             store |= {
                 "perishable_bytes": workspace.bytes["perishable"],
                 "record_bytes": workspace.bytes["record"],
@@ -66,7 +67,7 @@ class Governing(Looking, Guarding):
         return wire.StatusAnswer(
             counts=counts,
             tokens=tokens,
-            recent=await self.recent_ends(workspace, request.caller.to_core()),
+            recent=await self.recent_ends(workspace, caller),
             refusals=self.refusals(request.workspace),
             worker=worker,
             store=store,

@@ -54,6 +54,8 @@ MAX_ATTEMPTS: Final = 24
 """Tries before a note that others keep moving is reported as a conflict."""
 MAX_PROBLEMS: Final = 1000
 """Problems and notices an import lists; those beyond it are lines that are neither imported nor skipped."""
+MAX_OWNERS: Final = 100_000
+"""Owners that the lines of one import may tell of: all sessions and agents of a busy machine's year."""
 
 
 class Taken(NamedTuple):
@@ -238,13 +240,14 @@ class Arriving(Remembering):
             raise Invalid("the note has no events", field="events")
         owed = clocks.due_events(note, workspace.policy, now)
         after = clocks.settle(note, workspace.policy, now)
-        if after.owner is not None and after.state != "forgotten":
-            await self._life(run, after.owner, after.incarnation or 1)
-        builder = self._builder(workspace)
-        if after.owner is not None and after.state != "forgotten":
-            expect_open(builder.unit, after.owner, workspace.owners[after.owner])
-        builder.change(before, [*events, *owed], old_words, words, content_hash=content_hash)
         gone = after.state == "forgotten"
+        owner = None if gone else after.owner
+        if owner is not None:
+            await self._life(run, owner, after.incarnation or 1)
+        builder = self._builder(workspace)  # by the policy of this moment, not of one before the wait
+        if owner is not None:
+            expect_open(builder.unit, owner, workspace.owners[owner])
+        builder.change(before, [*events, *owed], old_words, words, content_hash=content_hash)
         results = [(after, None if gone else words or old_words)]
         if after.live and (said := words or old_words) is not None:
             results += _make_free(builder, workspace, after, said, now)

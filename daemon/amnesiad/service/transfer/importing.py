@@ -16,12 +16,12 @@ import msgspec
 from amnesiad import wire
 from amnesiad.core import intake
 from amnesiad.core.callers import address
-from amnesiad.core.errors import CallerError, Invalid, Refused, StoreFull
+from amnesiad.core.errors import CallerError, Invalid, Refused, StoreFull, TooLarge
 from amnesiad.core.policy import apply_overrides, parse_setting
 from amnesiad.errors import Conflict
 from amnesiad.service.governing import Governing
 from amnesiad.service.transfer import lines as shapes
-from amnesiad.service.transfer.arriving import MAX_ATTEMPTS, Arriving, Item, Run, Taken
+from amnesiad.service.transfer.arriving import MAX_ATTEMPTS, MAX_OWNERS, Arriving, Item, Run, Taken
 from amnesiad.store import vault
 from amnesiad.store.log import START, Outcome, at_or_past
 from amnesiad.wire.answers import Scalar
@@ -106,6 +106,8 @@ class Importing(Arriving, Governing):
             case OwnerLine():
                 intake.check_owner(line.owner)
                 shapes.check_incarnation(line.incarnation, "incarnation")
+                if len(run.owners) >= MAX_OWNERS and line.owner not in run.owners:
+                    raise TooLarge(f"an import of more than {MAX_OWNERS} owners is not taken in", field="owner")
                 run.owners[line.owner] = line
             case NoteLine():
                 run.parts.append(line)

@@ -18,6 +18,7 @@ from amnesiad.core.errors import NotFound, StoreFull
 from amnesiad.core.events import AnyNoteEvent, Created, Reasoned
 from amnesiad.core.intake import NOTE_ID_ALPHABET, NOTE_ID_LENGTH
 from amnesiad.core.notes import Note, Words, apply
+from amnesiad.projection import Slot, Text
 from amnesiad.service.writing.eviction import giving_way
 from amnesiad.store.log import Unit
 from amnesiad.store.owners import Owner, expect_open, reopened, set_owner
@@ -137,6 +138,18 @@ class Change:
         if touched.events:
             self._written[note_id] = None
         return self.settled(note_id)
+
+    def holder_of_text(self, text: Text) -> Note | None:
+        """The live note that says exactly this. One that time has ended gives the text up in this very unit."""
+        return self._living(self.workspace.holder_of_text(text))
+
+    def holder_of_slot(self, slot: Slot) -> Note | None:
+        """The live note in this slot. One that time has ended gives it up in this very unit."""
+        return self._living(self.workspace.holder_of_slot(slot))
+
+    def _living(self, holder: str | None) -> Note | None:
+        note = None if holder is None else self.owe(holder)
+        return note if note is not None and note.live else None
 
     def own(self, owner: str, agent_kind: str | None) -> int:
         """Compare the owner's cell in this unit; a closed or unknown owner opens. Returns the incarnation written in."""

@@ -161,7 +161,8 @@ def _judge(policy: Policy, found: Found) -> tuple[str, ...]:
         return ()
     if found.words is None:
         raise _UnlookedError
-    for field, types in found.ids.items():
+    if found.ids:
+        field, types = next(iter(found.ids.items()))
         raise Refused(
             f"{field} looks like a secret: {', '.join(types)}",
             rule=RULE,

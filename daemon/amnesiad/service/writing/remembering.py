@@ -56,7 +56,7 @@ class Remembering(Guarding):
                 _check_echo(change, echoed, words.key)
                 ended = self._end_for(workspace, change, caller, echoed, [replaced])
                 return _remembered(change, change.settled(echoed.id), created=False, superseded=ended)
-            existing = self._identical(workspace, change, (scope, owner, kind, words.content))
+            existing = change.holder_of_text((scope, owner, kind, words.content))
             if existing is not None and _stands_for(change, existing, caller, words.key):
                 change.add(existing.id, _restated(change, existing, caller, request))
                 ended = self._end_for(workspace, change, caller, existing, [replaced])
@@ -100,7 +100,7 @@ class Remembering(Guarding):
             echoed = similarity.echo_of(workspace, caller, change.now, content)
             if echoed is not None:
                 _check_echo(change, echoed, words.key)
-            existing = echoed or self._identical(workspace, change, (scope, owner, kind, content))
+            existing = echoed or change.holder_of_text((scope, owner, kind, content))
             if existing is not None and existing.id == old_id:
                 raise Refused(f"note {old_id} says exactly that already", rule="supersede-itself", field="content")
             # A slot that is merely inherited costs the text that lives no slot of its own.
@@ -207,11 +207,12 @@ class Remembering(Guarding):
             copy = left_of(grave.tomb, change.policy, change.now).kept
             events = decisions.restore(old, caller, change.now, to=new_id, kept=copy is not None, reason=reason)
             words = msgspec.structs.replace(cast(Words, copy), reasons={})
-            if self._identical(workspace, change, (old.scope, old.owner, old.kind, words.content)) is not None:
+            if change.holder_of_text((old.scope, old.owner, old.kind, words.content)) is not None:
                 raise Refused(f"what note {note_id} said lives already", rule="restore-duplicate", hint="nothing to do")
-            if (holder := self._slot_holder(workspace, change, old.scope, old.owner, words.key)) is not None:
+            holder = None if words.key is None else change.holder_of_slot((old.scope, old.owner, words.key))
+            if holder is not None:
                 raise Refused(
-                    f"the slot of note {note_id} is held by note {holder}", rule="restore-slot", choices=(holder,)
+                    f"the slot of note {note_id} is held by note {holder.id}", rule="restore-slot", choices=(holder.id,)
                 )
             incarnation = None if old.owner is None else change.own(old.owner, None)
             draft = decisions.Draft(
@@ -226,7 +227,7 @@ class Remembering(Guarding):
                 source_ref=old.source_ref,
                 restored_from=old.id,
             )
-            born = decisions.create(draft, _writer_as(caller, old), change.policy, change.now)
+            born = decisions.create(draft, caller, change.policy, change.now)
             change.born(born, words)
             change.builder.retomb(grave.tomb, events, now=change.now)
             return wire.RestoreAnswer(id=new_id, restored_from=old.id, seq="")
@@ -287,16 +288,6 @@ class Remembering(Guarding):
             triggers=intake.check_triggers([trigger.to_core() for trigger in request.triggers]),
         )
 
-    def _identical(
-        self, workspace: Workspace, change: Change, text: tuple[Scope, str | None, Kind, str]
-    ) -> Note | None:
-        """The live note that says exactly this. A dead holder gives up the text."""
-        holder = workspace.holder_of_text(text)
-        if holder is None:
-            return None
-        note = change.owe(holder)
-        return note if note.live else None
-
     def _write(
         self,
         workspace: Workspace,
@@ -311,8 +302,9 @@ class Remembering(Guarding):
         reason: str | None = None,
     ) -> tuple[Note, tuple[str, ...]]:
         """The new note and, in the same unit, the end of whatever it replaces."""
-        holder = self._slot_holder(workspace, change, scope, owner, words.key)
-        replaces = tuple(dict.fromkeys(id_ for id_ in (*replaced, holder) if id_ is not None))
+        holder = None if words.key is None else change.holder_of_slot((scope, owner, words.key))
+        ends = (*replaced, None if holder is None else holder.id)
+        replaces = tuple(dict.fromkeys(id_ for id_ in ends if id_ is not None))
         new_id = new_note_id()
         draft = decisions.Draft(
             id=new_id,
@@ -331,13 +323,6 @@ class Remembering(Guarding):
         )
         note = change.born(decisions.create(draft, caller, change.policy, change.now), words)
         return note, self._end_for(workspace, change, caller, note, replaces, reason)
-
-    def _slot_holder(
-        self, workspace: Workspace, change: Change, scope: Scope, owner: str | None, key: str | None
-    ) -> str | None:
-        """The live note in a slot; one that time has ended gives it up in this very unit."""
-        holder = None if key is None else workspace.holder_of_slot((scope, owner, key))
-        return holder if holder is not None and change.owe(holder).live else None
 
     def _end_for(
         self,
@@ -412,13 +397,6 @@ def _edited(request: wire.EditRequest, hashed: tuple[Anchor, ...] | None) -> Wor
 def _successor(workspace: Workspace, note_id: str) -> str | None:
     note = workspace.notes.get(note_id)
     return None if note is None else note.superseded_by
-
-
-def _writer_as(caller: Caller, old: Note) -> Caller:
-    """Restoring gives the note back its old provenance, whoever asks: who may was decided on the old note."""
-    if old.provenance == "human":
-        return msgspec.structs.replace(caller, role="human")
-    return msgspec.structs.replace(caller, on_behalf=caller.on_behalf or old.provenance == "user-stated")
 
 
 def _remembered(

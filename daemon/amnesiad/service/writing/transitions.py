@@ -85,7 +85,7 @@ class Transitions(Remembering):
         def decide(note: Note, caller: Caller, change: Change, reason: str | None) -> list[AnyNoteEvent]:
             events = decisions.promote(note, caller, change.now, to=request.to, reason=reason)
             if events and request.to == "workspace":
-                _check_free(change, note, scope_owner=("workspace", None), verb="promote")
+                _check_free(change, note, place=("workspace", None), verb="promote")
             return events
 
         return await self._move(request, request.reason, wire.PromoteAnswer, decide)
@@ -106,7 +106,7 @@ class Transitions(Remembering):
                 note, caller, change.now, reason=reason, size=None if words is None else words.size()
             )
             if events and not note.live:
-                _check_free(change, note, scope_owner=(note.scope, note.owner), verb="reinstate")
+                _check_free(change, note, place=(note.scope, note.owner), verb="reinstate")
             note = change.add(note_id, events, words=words, reason=reason)
             return changed(change, note, wire.ReinstateAnswer, bool(events))
 
@@ -140,7 +140,7 @@ class Transitions(Remembering):
                 )
                 back_to_life = any(isinstance(event, Reinstated) for event in undone.events)
                 if back_to_life and not note.live:
-                    _check_free(change, note, scope_owner=(note.scope, note.owner), verb="undo")
+                    _check_free(change, note, place=(note.scope, note.owner), verb="undo")
                 note = change.add(
                     note_id, undone.events, words=anchored if back_to_life else None, reason=undone.reason
                 )
@@ -198,18 +198,17 @@ def _anchored_anew(words: Words, hashed: Sequence[Anchor]) -> Words:
     return msgspec.structs.replace(words, anchors=tuple(known.get(one.path, one) for one in words.anchors))
 
 
-def _check_free(change: Change, note: Note, *, scope_owner: tuple[str, str | None], verb: str) -> None:
+def _check_free(change: Change, note: Note, *, place: tuple[str, str | None], verb: str) -> None:
     """A note that comes (back) to life needs its text and slot free. A holder that time has ended gives way."""
-    scope, owner = scope_owner
-    workspace, words = change.workspace, change.words(note.id)
-    holder = workspace.holder_of_text((scope, owner, note.kind, words.content))
-    if holder is not None and holder != note.id and change.owe(holder).live:
-        raise Refused(f"note {holder} says the same and lives: {verb} would make two", rule="duplicate-text")
-    if words.key is not None:
-        holder = workspace.holder_of_slot((scope, owner, words.key))
-        if holder is not None and holder != note.id and change.owe(holder).live:
-            raise Refused(
-                f"the slot of note {note.id} is held by note {holder}",
-                rule="slot-taken",
-                hint=f"supersede {holder} instead",
-            )
+    scope, owner = place
+    words = change.words(note.id)
+    holder = change.holder_of_text((scope, owner, note.kind, words.content))
+    if holder is not None and holder.id != note.id:
+        raise Refused(f"note {holder.id} says the same and lives: {verb} would make two", rule="duplicate-text")
+    holder = None if words.key is None else change.holder_of_slot((scope, owner, words.key))
+    if holder is not None and holder.id != note.id:
+        raise Refused(
+            f"the slot of note {note.id} is held by note {holder.id}",
+            rule="slot-taken",
+            hint=f"supersede {holder.id} instead",
+        )
