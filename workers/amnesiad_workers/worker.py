@@ -26,6 +26,7 @@ from amnesiad.store.connect import check_fit, connect
 from amnesiad.store.keyring import Keyring
 from amnesiad.store.location import store_url
 from amnesiad.store.queue import use_prefix
+from amnesiad.tasks import Backoff
 from amnesiad_workers import jobs
 
 MAINTENANCE_S: Final = 15
@@ -59,8 +60,7 @@ def run_worker(settings: Settings) -> int:
 
 def _serve(url: str, keyring: Keyring) -> int:
     stop = threading.Event()
-    low, high = WAIT_S
-    pause = low
+    backoff = Backoff(*WAIT_S, STEADY_S)
     while not stop.is_set():
         _listen(stop)
         began = time.monotonic()
@@ -69,7 +69,7 @@ def _serve(url: str, keyring: Keyring) -> int:
             _work(url, stop)
         except (StoreUnavailable, RedisError, OSError) as error:
             logger.warning("no answer from the store", error=type(error).__name__)
-        pause = low if time.monotonic() - began > STEADY_S else min(high, pause * 2)
+        pause = backoff.pause_s(time.monotonic() - began)
         _listen(stop)
         stop.wait(0 if stop.is_set() else pause)
     logger.info("the worker has stopped")

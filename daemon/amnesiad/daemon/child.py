@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from amnesiad.settings import RULES, Settings
+from amnesiad.tasks import Backoff
 
 COMMAND: Final = ("-m", "amnesiad_workers.worker", "--child")
 PAUSE_S: Final = (0.2, 30.0)
@@ -42,8 +43,7 @@ class WorkerChild:
 
     async def run(self) -> None:
         """Keep a worker running until cancelled. Never returns."""
-        low, high = PAUSE_S
-        pause = low
+        backoff = Backoff(*PAUSE_S, STEADY_S)
         while True:
             began = time.monotonic()
             try:
@@ -51,7 +51,7 @@ class WorkerChild:
             except OSError as error:  # No process or memory left for one: that passes, and is no reason to end as well.
                 logger.error("the worker cannot be started", error=error.strerror or type(error).__name__)
                 code = None
-            pause = low if time.monotonic() - began > STEADY_S else min(high, pause * 2)
+            pause = backoff.pause_s(time.monotonic() - began)
             logger.warning("the worker has ended and is started again", code=code, pause_s=pause)
             await asyncio.sleep(pause)
 

@@ -23,7 +23,7 @@ from amnesiad.settings import Settings
 from amnesiad.store.keyring import Keyring
 from amnesiad.store.location import data_dir
 from amnesiad.store.server import EmbeddedServer
-from amnesiad.tasks import end
+from amnesiad.tasks import Backoff, end
 
 LOOK_S: Final = 0.2
 """How often is looked whether the embedded server lives."""
@@ -68,13 +68,12 @@ async def _up(settings: Settings) -> None:
 
 async def _keep(store: EmbeddedServer) -> None:
     """Start the embedded server again whenever it has died under us. Never returns."""
-    low, high = PAUSE_S
-    pause, began = low, time.monotonic()
+    backoff, began = Backoff(*PAUSE_S, STEADY_S), time.monotonic()
     while True:
         await asyncio.sleep(LOOK_S)
         if store.alive:
             continue
-        pause = low if time.monotonic() - began > STEADY_S else min(high, pause * 2)
+        pause = backoff.pause_s(time.monotonic() - began)
         logger.error("the store has died and is started again", pause_s=pause)
         await asyncio.sleep(pause)
         began = time.monotonic()

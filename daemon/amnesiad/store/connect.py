@@ -83,8 +83,8 @@ async def connect(url: str) -> Redis:
 async def check_fit(client: Redis) -> None:
     """Refuse a server that may lose memory by itself: one that is too old, or that evicts keys when full.
 
-    A managed server that refuses CONFIG is believed when INFO tells its policy. Raises ``StoreUnfit`` with the reason and
-    the remedy, or ``StoreUnavailable``.
+    A managed server that refuses CONFIG is believed when INFO tells its policy. Raises ``StoreUnfit`` with the reason
+    and the remedy, or ``StoreUnavailable``.
     """
     try:
         server = await _info(client, "server")

@@ -96,8 +96,8 @@ class EmbeddedServer:
 
         Does nothing when it runs already. A server that a killed owner left behind on this directory is stopped first.
 
-        Raises ``ConfigError`` where the directory or socket (``field`` says which) cannot be used or another process owns
-        it, ``StoreUnfit`` where no engine can be run here or none is recent enough, and ``StoreUnavailable`` where the
+        Raises ``ConfigError`` where the directory or socket (``field`` says which) cannot be used or another process
+        owns it, ``StoreUnfit`` where no engine can be run here or none is recent enough, and ``StoreUnavailable`` where the
         server does not come up, or one left behind does not go.
         """
         if self.alive:

@@ -46,10 +46,9 @@ def encode_tomb(tomb: Tomb) -> bytes:
 
 
 class Head(NamedTuple):
-    """A head as it stands: the note, the operation that wrote it and the stream id of its last event."""
+    """A head as it stands: the note, and the stream id of its last event."""
 
     note: Note
-    op: str
     seq: str
 
 
@@ -57,7 +56,6 @@ class Grave(NamedTuple):
     """A tomb as it stands in the store."""
 
     tomb: Tomb
-    op: str
     seq: str
 
 
@@ -72,7 +70,7 @@ def read_head(note_id: str, raw: bytes) -> Head | Unreadable:
     """Decode one head, or say why not (an unknown kind, say) without repeating its content."""
     try:
         stored: Stored = parse_stored(raw)
-        return Head(decode_note(stored.value), stored.op, stored.seq)
+        return Head(decode_note(stored.value), stored.seq)
     except msgspec.ValidationError as error:
         return Unreadable(note_id, f"head: {error}")
     except (msgspec.DecodeError, Bug, UnicodeDecodeError):
@@ -82,7 +80,7 @@ def read_head(note_id: str, raw: bytes) -> Head | Unreadable:
 def read_tomb(raw: bytes) -> Grave:
     """Decode one tomb. Raises ``msgspec.MsgspecError``, ``Bug`` or ``UnicodeDecodeError`` for what is none."""
     stored = parse_stored(raw)
-    return Grave(_tomb_decoder.decode(stored.value), stored.op, stored.seq)
+    return Grave(_tomb_decoder.decode(stored.value), stored.seq)
 
 
 def _grave(note_id: str, raw: bytes) -> Grave | Unreadable:
