@@ -27,8 +27,7 @@ from tests.daemon.lines import ELSEWHERE, busy_life, everything, exported, parse
 from amnesiad.errors import StoreUnavailable
 from amnesiad.limits import MAX_LINE_BYTES
 from amnesiad.service import Service
-from amnesiad.service.transfer import importing
-from amnesiad.service.transfer import lines as shapes
+from amnesiad.service.transfer import importing, shapes
 from amnesiad.store.log import Log
 
 

@@ -30,7 +30,7 @@ from tests.daemon.lines import ELSEWHERE, busy_life, everything, exported, parse
 from amnesiad import wire
 from amnesiad.errors import NotFound
 from amnesiad.service import Service
-from amnesiad.service.transfer import lines as shapes
+from amnesiad.service.transfer import shapes
 from amnesiad.service.transfer.importing import PAGE_NOTES
 from amnesiad.store.keyring import Keyring
 from amnesiad.store.log import Log

@@ -30,7 +30,7 @@ from amnesiad.core.events import (
 )
 from amnesiad.core.notes import Note, Words, apply
 from amnesiad.errors import Conflict
-from amnesiad.service.transfer import lines as shapes
+from amnesiad.service.transfer import shapes
 from amnesiad.service.transfer.exporting import is_over
 from amnesiad.service.writing.change import new_note_id
 from amnesiad.service.writing.remembering import Remembering

@@ -18,7 +18,7 @@ from amnesiad.core.errors import NotFound
 from amnesiad.core.events import AnyNoteEvent, PolicyChanged, Scrubbed
 from amnesiad.core.notes import Note
 from amnesiad.service.base import Base
-from amnesiad.service.transfer import lines as shapes
+from amnesiad.service.transfer import shapes
 from amnesiad.store import vault
 from amnesiad.store.log import START, Entry, at_or_past
 from amnesiad.store.owners import Owner, all_owners

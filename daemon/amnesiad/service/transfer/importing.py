@@ -2,7 +2,7 @@
 
 Lines are read as they come, decided in pages and written one call a page; what loses against another writer, or
 against a line before it, is decided anew by itself. Every line that is wrong is reported by its number, and stops none
-of those after it. The shapes of the lines and what of them is believed is ``lines``'s business.
+of those after it. The shapes of the lines and what of them is believed is ``shapes``'s business.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from amnesiad.core.errors import CallerError, Invalid, Refused, StoreFull, TooLa
 from amnesiad.core.policy import apply_overrides, parse_setting
 from amnesiad.errors import Conflict
 from amnesiad.service.governing import Governing
-from amnesiad.service.transfer import lines as shapes
+from amnesiad.service.transfer import shapes
 from amnesiad.service.transfer.arriving import MAX_ATTEMPTS, MAX_OWNERS, Arriving, Item, Run, Taken
 from amnesiad.store import vault
 from amnesiad.store.log import START, Outcome, at_or_past
