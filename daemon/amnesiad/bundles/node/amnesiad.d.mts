@@ -534,7 +534,7 @@ export interface FlagRequest {
   reason: string;
 }
 
-/** `would` only for a dry run. `notices` are the secret guard's. */
+/** `would` only for a dry run. `notices` are the secret guard's, and name notes that could not be forgotten. */
 export interface ForgetAnswer {
   seq: string;
   degraded?: boolean;
