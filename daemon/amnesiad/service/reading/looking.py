@@ -1,4 +1,4 @@
-"""Looking without using: list, inspect, history, audit, and what status counts. Nothing here renews a note or counts as a use."""
+"""Looking without using: list, inspect, history, audit, and what status counts. Nothing here renews a note."""
 
 from __future__ import annotations
 
