@@ -610,7 +610,8 @@ async def test_what_is_too_long_to_be_asked_is_too_large(
 ) -> None:
     """V25: a query, a prompt or a command beyond the bound that the API's description names is refused by its name."""
     await remember(service, "the port is 8080")
-    error = await refused(call(service, verb, **{field: "w" * (MAX_QUERY_CHARS + 1)}, **rest))
-    assert (error.code, error.field) == ("too_large", field)
+    for workspace in ("desk", "nowhere"):
+        error = await refused(call(service, verb, workspace=workspace, **{field: "w" * (MAX_QUERY_CHARS + 1)}, **rest))
+        assert (error.code, error.field) == ("too_large", field)
     schema = openapi.document()["components"]["schemas"][wire.VERBS[verb].request.__name__]["properties"][field]
     assert MAX_QUERY_CHARS in [one.get("maxLength") for one in (schema, *schema.get("anyOf", ()))]

@@ -49,11 +49,11 @@ class Explaining(Injecting):
         A note that the asker may not see is not found. A human asks about the view of the session, agent or team that
         ``caller`` names, and about everything without one.
         """
+        intake.check_query(request.query, "query")
+        intake.check_query(request.command, "command")
         workspace, degraded = await self.reading(request)
         if workspace is None:
             raise NotFound(f"there is no note {request.id}", field="id", hint="amnesia list shows what there is")
-        intake.check_query(request.query, "query")
-        intake.check_query(request.command, "command")
         asker = request.caller.to_core()
         note_id = await self.address(workspace, asker, request.id)
         asked = await self._asked(workspace, asker, request)

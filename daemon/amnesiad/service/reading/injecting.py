@@ -44,11 +44,11 @@ class Injecting(Recalling):
 
         A ``listener`` is told only what is news to it, and that is marked as shown in the same step.
         """
+        intake.check_query(request.query, "query")
         workspace = await self.reader(request)
         if workspace is None:
             return _empty_block(self._budget(None, request), None)
         caller = request.caller.to_core()
-        intake.check_query(request.query, "query")
         paths = intake.check_paths(request.paths)
 
         await self.meaning.ask(request.query)
@@ -78,11 +78,11 @@ class Injecting(Recalling):
 
     async def preview(self, request: wire.InjectRequest) -> wire.InjectAnswer:
         """What inject would return now: nothing is logged, renewed or counted as a use."""
+        intake.check_query(request.query, "query")
         workspace, degraded = await self.reading(request)
         budget = self._budget(workspace, request)
         if workspace is None or not workspace.policy.injection_enabled:
             return _empty_block(budget, workspace)
-        intake.check_query(request.query, "query")
         paths = intake.check_paths(request.paths)
         await self.meaning.ask(request.query)
         caller = request.caller.to_core()
@@ -210,13 +210,13 @@ class Injecting(Recalling):
 
         Corrections come along with notes: most occasions match none, and an empty answer must stay cheap.
         """
+        intake.check_query(request.prompt, "prompt")
+        intake.check_query(request.command, "command")
         workspace = await self.reader(request)
         if workspace is None:
             return wire.FireAnswer(notes=(), text="", tokens=0, seq="0-0")
         caller = request.caller.to_core()
         paths = intake.check_paths(request.paths)
-        intake.check_query(request.prompt, "prompt")
-        intake.check_query(request.command, "command")
         occasion = triggers.Occasion(event=request.event, paths=paths, command=request.command, prompt=request.prompt)
         turn = request.turn or ""
         once: Once | None = None

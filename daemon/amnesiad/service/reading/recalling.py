@@ -37,11 +37,11 @@ class Recalling(Showing):
     async def recall(self, request: wire.RecallRequest) -> wire.RecallAnswer:
         """Live notes by relevance, then trust and rank; with revoked ones that match as deterrents. Renews what it
         returns, unless it only peeks."""
+        intake.check_query(request.query, "query")
         workspace = await self.reader(request)
         if workspace is None:
             return _nothing_recalled(request)
         caller = request.caller.to_core()
-        intake.check_query(request.query, "query")
         wanted = ranking.Filter(
             kinds=frozenset(request.kinds),
             tags=request.tags,
