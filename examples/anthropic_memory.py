@@ -1,7 +1,7 @@
 """Anthropic's memory tool on amnesiad: the files that Claude keeps end when nobody needs them.
 
-Run it beside ``amnesia up``. The model here is a script, so that no key and no network is needed; leave ``http_client`` out
-and give a real key to talk to Claude.
+Run it beside ``amnesia up``. The model here is a script, so that no key and no network is needed; leave ``http_client``
+out and give a real key to talk to Claude.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The Claude Agent SDK with amnesiad: what matters now enters the context by itself, and a session's notes end with it.
 
-Run it beside ``amnesia up``. In the place of Claude Code there is a script that calls the SDK's hooks as Claude Code does, so
-that no key and no network is needed; leave ``transport`` out to run the real one.
+Run it beside ``amnesia up``. In the place of Claude Code there is a script that calls the SDK's hooks as Claude Code
+does, so that no key and no network is needed; leave ``transport`` out to run the real one.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""Notes that govern the items of another store: when a note ends, its item is deleted there. Run it beside ``amnesia up``.
+"""Notes that govern the items of another store: when a note ends, its item is deleted there. Run it beside ``amnesia
+up``.
 
-The other store is LangGraph's own, in memory; a mem0 ``Memory`` goes in ``Mem0Items``, and any object with ``delete(id)`` as it
-is.
+The other store is LangGraph's own, in memory; a mem0 ``Memory`` goes in ``Mem0Items``, and any object with
+``delete(id)`` as it is.
 """
 
 import asyncio

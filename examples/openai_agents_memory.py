@@ -1,7 +1,7 @@
 """An agent of the OpenAI Agents SDK that is reminded, and may remember. Run it beside ``amnesia up``.
 
-In the place of a model there is one that keeps a fact in its first run and prints what it is told in its second, so that no
-key and no network is needed.
+In the place of a model there is one that keeps a fact in its first run and prints what it is told in its second, so
+that no key and no network is needed.
 """
 
 import asyncio

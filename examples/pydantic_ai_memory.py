@@ -1,7 +1,7 @@
 """A pydantic-ai agent that is reminded, and may remember. Run it beside ``amnesia up``.
 
-In the place of a model there is a function that keeps a fact in its first run and prints what it is told in its second, so
-that no key and no network is needed.
+In the place of a model there is a function that keeps a fact in its first run and prints what it is told in its second,
+so that no key and no network is needed.
 """
 
 import asyncio

@@ -50,7 +50,8 @@ async def wait_until(predicate: Callable[[], object | Awaitable[object]], timeou
 
 
 async def dump(redis: Redis, match: str = "*") -> dict[str, Any]:
-    """Everything the store holds under matching keys, read by the type of each: what somebody who took it would find."""
+    """Everything the store holds under matching keys, read by the type of each: what somebody who took it would
+    find."""
     found: dict[str, Any] = {}
     async for raw in redis.scan_iter(match=match):
         key = raw.decode()
@@ -222,7 +223,7 @@ class Fleet:
         self._connections.append(Redis.from_url(self.url))
         return self._connections[-1]
 
-    # -- what is there ---------------------------------------------------------------------------------------------------
+    # -- what is there ------------------------------------------------------------------------------------------------
 
     def store_pid(self) -> int:
         """The embedded server's process, as its lock names it."""

@@ -21,7 +21,8 @@ CORE_MAY_USE: Final = frozenset({"msgspec"})
 """What core/ imports beside the standard library and itself."""
 
 _BASE: Final = frozenset({"core", "errors", "limits", "places", "logs", "tasks"})
-"""The core, and the leaves with nothing behind them: exceptions, constants, and where files are when nothing says so."""
+"""The core, and the leaves with nothing behind them: exceptions, constants, and where files are when nothing says
+so."""
 
 FACES: Final = frozenset({"cli", "install", "integrations", "shims"})
 _FACE: Final = _BASE | {"client", "wire", "settings", "amnesiad"}
@@ -187,7 +188,8 @@ def test_the_import_roots_are_no_packages() -> None:
 def test_the_arrows_have_no_cycle() -> None:
     """The house can be built from the bottom: no part reaches itself through others."""
     left = {name: set(targets) for name, targets in ARROWS.items()}
-    # The package's own __init__ re-exports the client and states the version; parts that read the version close no ring.
+    # The package's own __init__ re-exports the client and states the version; parts that read the version close no
+    # ring.
     for targets in left.values():
         targets.discard("amnesiad")
     while free := [name for name, targets in left.items() if not targets & set(left)]:

@@ -92,7 +92,8 @@ def _answered(answer: type[Any]) -> str:
 
 
 def test_architecture_shows_the_transition_table_that_runs() -> None:
-    """The block between the markers in ARCHITECTURE.md is the diagram of the table; to mend it, paste the expected text."""
+    """The block between the markers in ARCHITECTURE.md is the diagram of the table; to mend it, paste the expected
+    text."""
     text = text_of("ARCHITECTURE.md")
     assert text.count(BEGIN) == 1
     assert text.count(END) == 1

@@ -54,8 +54,8 @@ MODELS: Final[dict[Name, Model]] = {
     "use": Model("use-multilingual-3", 512, 0.12, 0.20, 4, _USE),
     "e5": Model("multilingual-e5-small-q4", 384, 0.80, 0.84, 1, _E5),
 }
-"""By the labelled set of the tests: the floor lets one in nine (``use``) and one in seven (``e5``) unrelated pairs pass,
-and most paraphrases; ``close`` one in forty or fifty, and close to half of the paraphrases."""
+"""By the labeled set of the tests: the floor lets one in nine (``use``) and one in seven (``e5``) unrelated pairs
+pass, and most paraphrases; ``close`` one in forty or fifty, and close to half of the paraphrases."""
 
 
 class Encoder:

@@ -43,7 +43,8 @@ def default_socket(environ: Mapping[str, str], state_dir: Callable[[], Path]) ->
 
 
 def named_socket(given: str) -> str:
-    """A socket's path as somebody wrote it, read as the settings read it; what cannot be expanded is kept, to be told of."""
+    """A socket's path as somebody wrote it, read as the settings read it; what cannot be expanded is kept, to be told
+    of."""
     return str(_path(given) or given)
 
 

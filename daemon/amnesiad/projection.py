@@ -71,7 +71,8 @@ class Projection:
         self.policy = policy
         self.policy_version = 0
         self.vectors: Vectors | None = None
-        """Of the live notes; ``None`` where search goes by words alone. Whoever fills it sets it before notes are put."""
+        """Of the live notes; ``None`` where search goes by words alone. Whoever fills it sets it before notes are
+        put."""
         self.clear()
 
     def clear(self) -> None:
@@ -330,7 +331,8 @@ class Projection:
                 yield note
 
     def lapsed(self, now: int, among: Callable[[Group], bool]) -> set[str]:
-        """Those notes of these groups that time has ended at ``now`` and that no event has: they are filed as live yet."""
+        """Those notes of these groups that time has ended at ``now`` and that no event has: they are filed as live
+        yet."""
         if now < self._soonest:
             return set()
         living = self.live.seen()

@@ -1,7 +1,7 @@
 """Which workspace a directory belongs to: its repository, shared by all worktrees, else the directory itself.
 
-Asked by the command line for where it stands and by the daemon for where an agent works, in the same words, so that both
-always mean the same workspace. The one process started here is ``git rev-parse``; nothing is read of the files.
+Asked by the command line for where it stands and by the daemon for where an agent works, in the same words, so that
+both always mean the same workspace. The one process started here is ``git rev-parse``; nothing is read of the files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _GIT_LOCATION: Final = frozenset({"GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", 
 
 
 class Place(NamedTuple):
-    """Where an agent works: the workspace, and the directories that its files' paths may start at, the nearest first."""
+    """Where an agent works: the workspace, and the directories that its files' paths may start at, the nearest
+    first."""
 
     workspace: str
     roots: tuple[str, ...]
@@ -69,8 +70,8 @@ def find_place(
     here = directory if up is None else here
     top = Path(os.path.normpath(here / (up or "")))
     real = (here.resolve() / (up or "")).resolve()
-    # An agent may name its files by way of a link to where they are, and those of another worktree by the main one. A link
-    # into the middle of a tree leads up to somewhere else.
+    # An agent may name its files by way of a link to where they are, and those of another worktree by the main one. A
+    # link into the middle of a tree leads up to somewhere else.
     roots = [*([str(top)] if top.resolve() == real else []), str(real)]
     return Place(workspace, tuple(dict.fromkeys([*roots, *([workspace] if workspace.startswith("/") else [])])))
 
@@ -87,7 +88,8 @@ def _repository(directory: Path, environ: Mapping[str, str]) -> Path | None:
 
 
 def _nearest(directory: Path) -> Path:
-    """The directory, or what is left above one that is gone: an agent may remove the tree it works in before it ends."""
+    """The directory, or what is left above one that is gone: an agent may remove the tree it works in before it
+    ends."""
     return next((place for place in (directory, *directory.parents) if os.path.isdir(place)), directory)  # noqa: PTH112
 
 

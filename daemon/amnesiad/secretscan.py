@@ -24,9 +24,9 @@ RULES_FOLDER: Final = "secret-rules"
 _CANDIDATE: Final = re.compile(r"(?<!\S)(?=\S{16})\S*?[0-9A-Z]|://[^\s@]{1,256}@")
 """A long run with a digit or a capital, or a URL that names a user: text with neither is passed without the engine."""
 _SHAPELESS: Final = re.compile(r"[0-9a-f-]{1,64}|a[a-z-]{1,63}-[0-9a-f]{16}")
-"""Hexadecimal digits and nothing else, as in a UUID, or sixteen of them behind a name in small letters, as of a member of a
-team: no rule knows a key by that shape alone, and nearly every session and child has such an id. So those who hand in ids,
-and have no time for the engine to get ready, do not wait for it."""
+"""Hexadecimal digits and nothing else, as in a UUID, or sixteen of them behind a name in small letters, as of a member
+of a team: no rule knows a key by that shape alone, and nearly every session and child has such an id. So those who hand
+in ids, and have no time for the engine to get ready, do not wait for it."""
 _AWS_RULE: Final = "betterleaks.aws-secret-access-key"
 """Kingfisher counts it only beside a key id, because forty characters may be anything; beside the name it is enough."""
 _URI_RULE: Final = "betterleaks.generic-credential-uri"

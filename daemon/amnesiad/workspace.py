@@ -234,7 +234,8 @@ class Workspace(Projection):
         self.retractions += len(ids)
 
     def retracted_since(self, retractions: int) -> list[str] | None:
-        """The notes taken back since the count ``retractions`` stood at this; ``None`` where that is not known any more.
+        """The notes taken back since the count ``retractions`` stood at this; ``None`` where that is not known any
+        more.
 
         One that is named may have been named before, and may stand again.
         """

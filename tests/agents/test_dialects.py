@@ -176,8 +176,8 @@ class TestWhoItIs:
         assert names(read("claude-code", "SubagentStop", agent_type="workflow-subagent")) == ("workflow-agent-end",)
 
     def test_a_member_of_a_team(self) -> None:
-        """Claude Code makes its id of its name, which is its type too, and runs it inside its lead's session. It stops at
-        the end of each of its turns, and waits for the next."""
+        """Claude Code makes its id of its name, which is its type too, and runs it inside its lead's session. It stops
+        at the end of each of its turns, and waits for the next."""
         seen = read("claude-code", "PreToolUse", **MEMBER)
         assert (seen.agent_kind, seen.team_of(seen.agent_kind)) == ("teammate", SESSION)
         assert read("claude-code", "TeammateIdle", **MEMBER).agent_kind == "teammate"
@@ -247,7 +247,8 @@ class TestBeginnings:
         ],
     )
     def test_a_start_by_its_source(self, source: Any, anew: bool, event: str) -> None:
-        """A resumed transcript replays what was injected; a compacted one has lost it, and is still the same session."""
+        """A resumed transcript replays what was injected; a compacted one has lost it, and is still the same
+        session."""
         seen = read("claude-code", "SessionStart", source=source)
         assert (seen.anew, names(seen)) == (anew, (event,))
 

@@ -1,4 +1,5 @@
-"""``python -m tests.bench [name...]``: measure, and print one table. Ratios travel between machines; absolutes do not."""
+"""``python -m tests.bench [name...]``: measure, and print one table. Ratios travel between machines; absolutes do
+not."""
 
 from __future__ import annotations
 

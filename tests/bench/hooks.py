@@ -1,4 +1,5 @@
-"""An agent's hook as the agent pays for it: a whole process, from its start to its end, beside bare curl in the same run."""
+"""An agent's hook as the agent pays for it: a whole process, from its start to its end, beside bare curl in the same
+run."""
 
 from __future__ import annotations
 

@@ -129,7 +129,8 @@ async def _fire(socket: Path) -> list[Figure]:
 
 
 async def _start(environ: dict[str, str]) -> list[Figure]:
-    """Another daemon on the same store: how long until it is ready, and what it weighs with the large workspace in it."""
+    """Another daemon on the same store: how long until it is ready, and what it weighs with the large workspace in
+    it."""
     started = time.perf_counter()
     async with another(environ, workspace=f"w{LARGE}") as (client, pid):
         ready_ms = (time.perf_counter() - started) * 1000
@@ -224,7 +225,8 @@ async def _end(process: Process) -> None:
 
 
 async def in_turns(*asks: Ask, asked: int = ASKED) -> list[list[float]]:
-    """The milliseconds that each request took, sorted; the measurements take turns, so that all meet the same weather."""
+    """The milliseconds that each request took, sorted; the measurements take turns, so that all meet the same
+    weather."""
     times: list[list[float]] = [[] for _ in asks]
     for number in range(WARMUP + asked):
         for ask, took in zip(asks, times, strict=True):

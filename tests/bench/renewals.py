@@ -1,7 +1,8 @@
 """What a renewal by injection keeps alive: the setting ``injection_renews``, over a hundred and twenty days of work.
 
-Half the facts are what somebody works on; the other half were true once, and nobody asks for them again. All of them fit
-the budget. Time is an argument here, so the figures are of behavior, not of speed: no load of the machine changes them.
+Half the facts are what somebody works on; the other half were true once, and nobody asks for them again. All of them
+fit the budget. Time is an argument here, so the figures are of behavior, not of speed: no load of the machine changes
+them.
 """
 
 from __future__ import annotations

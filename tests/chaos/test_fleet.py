@@ -217,7 +217,8 @@ class Agents:
         return notes
 
     async def _second_life(self, session: str, source: str, dice: random.Random) -> None:
-        """The session is resumed: what it writes from then on is no business of the end before, however late that is."""
+        """The session is resumed: what it writes from then on is no business of the end before, however late that
+        is."""
         at = self._post.now()
         await self._post.send("session-start", late=0, at=at, source=source, session=session)
 

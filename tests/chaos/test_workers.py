@@ -37,8 +37,8 @@ async def events(client: AsyncClient) -> Counter[tuple[str, ...]]:
 
 @pytest.mark.timeout(120)
 async def test_four_passes_at_once(fleet: Fleet) -> None:
-    """V02: 8000 notes are due, and four workers settle them in four passes at once that two daemons asked for: each note
-    expires once and is forgotten once, and the counts add up, at both."""
+    """V02: 8000 notes are due, and four workers settle them in four passes at once that two daemons asked for: each
+    note expires once and is forgotten once, and the counts add up, at both."""
     await fleet.store()
     await asyncio.gather(fleet.daemon("a"), fleet.daemon("b"))
     workers = await asyncio.gather(*(fleet.worker() for _ in range(4)))

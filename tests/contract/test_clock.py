@@ -101,7 +101,8 @@ async def test_a_worse_answer_later_does_not_spoil_a_good_one() -> None:
 
 
 async def test_drift_is_followed() -> None:
-    """A store whose clock runs slightly faster is followed even over a slow line: an old answer is trusted ever less."""
+    """A store whose clock runs slightly faster is followed even over a slow line: an old answer is trusted ever
+    less."""
     bench = Bench()
     clock = bench.clock()
     await bench.sync(clock)

@@ -18,7 +18,8 @@ REWRITE_S = 30.0
 
 
 async def test_deleted_words_leave_the_disk_with_a_rewrite(data_dir: Path) -> None:
-    """A deleted hash field and a deleted key are still in the append-only file, and gone from every file after rewrite."""
+    """A deleted hash field and a deleted key are still in the append-only file, and gone from every file after
+    rewrite."""
     in_field, in_key, kept = (secrets.token_hex(16) for _ in range(3))
     async with EmbeddedServer(data_dir) as server:
         client = await connect(server.url)
@@ -80,7 +81,8 @@ async def test_a_snapshot_is_written_anew_as_well(data_dir: Path) -> None:
 
 
 async def test_a_snapshot_put_off_is_not_taken_for_done(data_dir: Path) -> None:
-    """While another child of the server runs, ours waits for its turn instead of trusting the last snapshot's status."""
+    """While another child of the server runs, ours waits for its turn instead of trusting the last snapshot's
+    status."""
     marker = secrets.token_hex(16)
     async with EmbeddedServer(data_dir) as server:
         client = await connect(server.url)

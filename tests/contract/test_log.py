@@ -474,8 +474,8 @@ class TestWitness:
         assert driver.keys.use not in stored
 
     async def test_a_note_is_marked_by_one_of_many_answers(self, driver: Driver) -> None:
-        """Of answers made from the same view of a session's ledger one is let out; the others learn what it showed, what it
-        only warned of included."""
+        """Of answers made from the same view of a session's ledger one is let out; the others learn what it showed,
+        what it only warned of included."""
         one, two = await driver.remember("one"), await driver.remember("two")
         views = [await driver.witness.once("s1", str(turn), 60_000) for turn in range(5)]
         shown = [(one, 1), (two, 1)]

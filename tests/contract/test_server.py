@@ -1,4 +1,5 @@
-"""The embedded server: its life and death, one to a directory and socket, and what it is told; all with real processes."""
+"""The embedded server: its life and death, one to a directory and socket, and what it is told; all with real
+processes."""
 
 # ruff: noqa: ASYNC240 - a test may block its own event loop for a file of a few bytes.
 
@@ -207,7 +208,8 @@ async def test_a_regular_file_at_the_socket_path_is_refused(data_dir: Path) -> N
 
 
 async def test_a_fault_of_the_machine_is_told_in_one_sentence(data_dir: Path) -> None:
-    """C41: what the system refuses while the server is started is an error that ``up`` tries again, and leaves nothing."""
+    """C41: what the system refuses while the server is started is an error that ``up`` tries again, and leaves
+    nothing."""
     (data_dir / "server.log").mkdir(parents=True)
     data_dir.chmod(0o700)
     server = EmbeddedServer(data_dir)

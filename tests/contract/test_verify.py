@@ -190,7 +190,8 @@ async def test_entries_that_cannot_be_read_hold_up_nobody(store: Redis) -> None:
 
 @pytest.mark.parametrize("junk", ["junk", "", "1.5", "9" * 30])
 async def test_a_total_that_is_no_number_leaves_no_write_half_done(store: Redis, junk: str) -> None:
-    """A note is written, and another forgotten with its words, as if nothing was wrong; verify tells, and rebuild mends."""
+    """A note is written, and another forgotten with its words, as if nothing was wrong; verify tells, and rebuild
+    mends."""
     driver, ids = await populate(store)
     for name in await store.hkeys(driver.keys.totals):
         await store.hset(driver.keys.totals, name, junk)

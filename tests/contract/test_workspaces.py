@@ -97,7 +97,8 @@ class TestOwnersMeanwhile:
     """What else happens to an owner between two commands."""
 
     async def test_a_sign_of_life_beside_an_end_keeps_its_mark(self, driver: Driver) -> None:
-        """V28: whoever touches an owner while it ends does not hide from reconciliation that its notes are still there."""
+        """V28: whoever touches an owner while it ends does not hide from reconciliation that its notes are still
+        there."""
         await driver.open_owner("s1")
 
         async def end() -> None:

@@ -1,4 +1,5 @@
-"""Hypothesis strategies for the core: policies, callers, notes, events, and sequences of commands with a way to run them.
+"""Hypothesis strategies for the core: policies, callers, notes, events, and sequences of commands with a way to run
+them.
 
 ``run`` is the smallest possible shell: it settles, decides, and appends what the decision returned. No test of the core
 needs more of one.

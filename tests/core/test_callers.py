@@ -50,7 +50,8 @@ def test_the_log_names_a_caller_by_its_nearest_id() -> None:
 
 
 def test_owners_of_each_kind() -> None:
-    """SPEC 9: main answers for its session and team, a child for session/agent, a teammate for the team, fresh for none."""
+    """SPEC 9: main answers for its session and team, a child for session/agent, a teammate for the team, fresh for
+    none."""
     assert LEAD.owners == ("s1",)
     assert Caller(session="s1", team="t1").owners == ("s1", "t1")
     assert Caller().owners == ()
@@ -195,7 +196,8 @@ def test_whoever_writes_a_note_sees_it(caller: Caller) -> None:
 
 @pytest.mark.parametrize("kind", sorted(REGIMES))
 def test_authority_follows_provenance(kind: str) -> None:
-    """V07: a human's note is a human's to end; a user-stated one needs the declaration and a reason; the rest is free."""
+    """V07: a human's note is a human's to end; a user-stated one needs the declaration and a reason; the rest is
+    free."""
     declared = Caller(session="s1", on_behalf=True)
     for provenance in ("human", "user-stated", "agent", "auto"):
         check_authority(born(kind, provenance=provenance), HUMAN, "revoke", None)

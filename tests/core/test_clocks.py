@@ -143,7 +143,8 @@ def test_strength_is_the_lease_where_one_runs_and_else_the_rank() -> None:
 
 @pytest.mark.parametrize("curve", ["flat", "linear", "ebbinghaus"])
 def test_a_base_below_the_stale_threshold_is_stale_from_its_reference(curve: Curve) -> None:
-    """A note weaker than stale_strength from the start is stale at once on every curve, and still ends at its own end."""
+    """A note weaker than stale_strength from the start is stale at once on every curve, and still ends at its own
+    end."""
     note = leased(curve, base=0.25)
     assert stale_at(note, DEFAULTS) == T0
     assert settle(note, DEFAULTS, T0).causes == ("decayed",)
@@ -325,7 +326,8 @@ def test_nothing_depends_on_when_passes_ran(
     st.lists(st.integers(0, 5 * 365 * DAY_MS), min_size=1, max_size=6).map(sorted),
 )
 def test_settling_in_steps_or_at_once_is_the_same(given_pair: tuple[Policy, Note], ages: list[int]) -> None:
-    """State, causes, times and codes at the end do not depend on the looks taken before; settling twice adds nothing."""
+    """State, causes, times and codes at the end do not depend on the looks taken before; settling twice adds
+    nothing."""
     by, note = given_pair
     stepped = note
     for age in ages:
@@ -338,7 +340,8 @@ def test_settling_in_steps_or_at_once_is_the_same(given_pair: tuple[Policy, Note
 @given(policies(), policies(), newborns(), st.integers(0, OLD))
 @examples(300)
 def test_no_other_setting_moves_a_clock(by: Policy, other: Policy, note: Note, age: int) -> None:
-    """Under policies that agree in what ``TIMING`` names, a note is as strong and ends as soon, whatever else differs."""
+    """Under policies that agree in what ``TIMING`` names, a note is as strong and ends as soon, whatever else
+    differs."""
     other = msgspec.structs.replace(other, **{name: getattr(by, name) for name in clocks.TIMING})
     assert clocks.same_timing(by, other)
     for stood in (note, settle(note, by, note.created_at + age)):
@@ -360,7 +363,8 @@ def test_thirty_passes_are_one_pass() -> None:
 @examples(200)
 @given(policies(), newborns())
 def test_thresholds_are_where_strength_crosses_them(by: Policy, note: Note) -> None:
-    """stale_at is the first millisecond below stale_strength, and expires_at the first at the TTL or below the floor."""
+    """stale_at is the first millisecond below stale_strength, and expires_at the first at the TTL or below the
+    floor."""
     ttl, end, stale = lease_ttl(note, by), expires_at(note, by), stale_at(note, by)
     if ttl is None:
         assert end is None
@@ -427,7 +431,8 @@ def test_a_note_that_no_lease_weakens_is_renewed_from_its_base() -> None:
 
 
 def test_a_hundred_renewals_do_not_compound() -> None:
-    """C31: junk renewed 100 times is bounded at 1, dies as fast as anything else, and logs at most one event per grain."""
+    """C31: junk renewed 100 times is bounded at 1, dies as fast as anything else, and logs at most one event per
+    grain."""
     junk, count = leased(), 0
     for turn in range(1, 101):
         before = junk.version
@@ -488,7 +493,8 @@ def test_reading_does_not_move_a_deadline() -> None:
 
 
 def test_an_import_from_the_past_is_dead_at_once_at_its_own_deadline() -> None:
-    """C19: a perishable dated two years ago with a 30-day TTL settles as forgotten, stamped with the day it fell due."""
+    """C19: a perishable dated two years ago with a 30-day TTL settles as forgotten, stamped with the day it fell
+    due."""
     note = leased(at=T0 - 730 * DAY_MS)
     gone = settle(note, DEFAULTS, T0)
     assert gone.state == "forgotten"

@@ -283,7 +283,8 @@ def test_no_use_revives_the_dead(state: str) -> None:
 
 
 def test_a_renewal_clears_decay_even_where_the_lease_has_stopped() -> None:
-    """A note that went stale by age and was then pinned is active again after its next use, and uses after that add nothing."""
+    """A note that went stale by age and was then pinned is active again after its next use, and uses after that add
+    nothing."""
     note = born(ttl_ms=30 * DAY_MS, curve="ebbinghaus")
     now = T0 + 20 * DAY_MS
     note = after(note, due_events(note, DEFAULTS, now))
@@ -387,7 +388,8 @@ def test_saying_a_decayed_text_again_renews_it_too() -> None:
 
 
 def test_the_nth_access_gives_a_longer_life_once() -> None:
-    """promote_after_accesses = 3: the third access lengthens a leased perishable to promoted_ttl, and no later one does."""
+    """promote_after_accesses = 3: the third access lengthens a leased perishable to promoted_ttl, and no later one
+    does."""
     by = msgspec.structs.replace(DEFAULTS, promote_after_accesses=3)
     note = born(ttl_ms=30 * DAY_MS)
     assert decisions.graduate(note, by, NOW, 2) == []
@@ -452,7 +454,8 @@ def test_forgetting_is_final_and_a_repeat_says_so() -> None:
 
 
 def test_an_owners_end_takes_pins_along_and_capacity_does_not() -> None:
-    """SPEC 8, 9: a pin cannot outlive its bus; eviction never costs a live pin or a record, and may take ended perishables."""
+    """SPEC 8, 9: a pin cannot outlive its bus; eviction never costs a live pin or a record, and may take ended
+    perishables."""
     pinned = born(pinned=True)
     (event,) = decisions.erase(pinned, NOW, "agent-disposed")
     assert (event.actor, after(pinned, [event]).state_reason) == ("system", "agent-disposed")

@@ -167,7 +167,8 @@ def test_a_note_that_does_not_fit_is_skipped_and_counted() -> None:
 
 
 def test_a_tier_is_given_up_after_many_notes_in_a_row_that_do_not_fit() -> None:
-    """A nearly full budget does not have every note counted; tiers are given up one by one, and the count stays exact."""
+    """A nearly full budget does not have every note counted; tiers are given up one by one, and the count stays
+    exact."""
     long = [note(number, pinned=True) for number in range(100)] + [note(number) for number in range(200, 300)]
     short = [note(150, pinned=True), note(350, kind="directive"), note(351)]
     tried: list[str] = []

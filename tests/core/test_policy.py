@@ -33,7 +33,8 @@ _WRONG: dict[type, list[object]] = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_wrong_value_is_refused_by_the_settings_name(name: str) -> None:
-    """V11: -1, NaN, 0 where meaningless, absurd sizes and wrong types are refused with the name and what is accepted."""
+    """V11: -1, NaN, 0 where meaningless, absurd sizes and wrong types are refused with the name and what is
+    accepted."""
     for value in _WRONG[type(LIVE_RULES[name])]:
         with pytest.raises(Invalid, match=f"^{name} must be .*, not ") as refusal:
             parse_setting(name, value)

@@ -80,7 +80,8 @@ def test_content_stays_one_visible_line(text: str) -> None:
 @settings(deadline=None)
 @given(contents)
 def test_content_cannot_forge_the_frame_or_an_address(text: str) -> None:
-    """Nor close the tag that an agent puts around what it is told. Not even in full-width letters, or with something invisible in between."""
+    """Nor close the tag that an agent puts around what it is told. Not even in full-width letters, or with something
+    invisible in between."""
     line = re.sub("[\ufe0e\ufe0f]", "", unicodedata.normalize("NFKC", render.one_line(text)))
     assert not re.search(r"amnesia\s+memory", line, re.IGNORECASE)
     assert not re.search(r"<[\s/]*system[\s_-]*reminder", line, re.IGNORECASE)

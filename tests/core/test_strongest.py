@@ -100,7 +100,8 @@ def shelves(draw: st.DrawFn) -> tuple[Shelf, list[Note]]:
 def test_the_groups_merged_are_what_sorting_everything_gives(
     made: tuple[Shelf, list[Note]], caller: Caller, instants: list[int], data: st.DataObject
 ) -> None:
-    """Ids, their order and their number, for any caller, at any instants, later or earlier, whatever changed between."""
+    """Ids, their order and their number, for any caller, at any instants, later or earlier, whatever changed
+    between."""
     shelf, notes = made
     for instant in instants:
         now = T0 + instant

@@ -156,8 +156,9 @@ def on_terminal(
 ) -> tuple[str, int]:
     """Run a command on a terminal of its own, type, and return all that the terminal showed and the exit code.
 
-    Of a question that is named in ``answering`` it is waited for: a key like Ctrl-C is not kept for whoever reads later.
-    One that comes just before the process begins to read is lost all the same, and so, like a person, it is pressed again.
+    Of a question that is named in ``answering`` it is waited for: a key like Ctrl-C is not kept for whoever reads
+    later. One that comes just before the process begins to read is lost all the same, and so, like a person, it is
+    pressed again.
     """
     ours, theirs = pty.openpty()
     variables = {**os.environ, "TERM": "xterm-256color", **(environ or {})}
@@ -202,7 +203,7 @@ def _shown_next(terminal: int, silence_s: float) -> tuple[bytes, bool]:
 
 
 def _sit_down() -> None:
-    """Make standard input the terminal that controls us, so that its keys interrupt, and heed them: a test in the background
-    of a script inherits that they are ignored."""
+    """Make standard input the terminal that controls us, so that its keys interrupt, and heed them: a test in the
+    background of a script inherits that they are ignored."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)

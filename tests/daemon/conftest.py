@@ -1,5 +1,5 @@
-"""Fixtures of the tests of one process: services on the session's real store with a clock that a test can move, the real
-door with a clerk behind it, both clients, and a daemon of canned answers for the command line."""
+"""Fixtures of the tests of one process: services on the session's real store with a clock that a test can move, the
+real door with a clerk behind it, both clients, and a daemon of canned answers for the command line."""
 
 from __future__ import annotations
 

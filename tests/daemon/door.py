@@ -16,8 +16,8 @@ WORDS = "the launch code is 0000"
 
 
 class Clerk:
-    """Keeps texts in a list. ``fault`` is raised by ``inspect``; ``gate`` holds ``recall`` back while it is closed; ``left``
-    counts hooks that hung up while they waited."""
+    """Keeps texts in a list. ``fault`` is raised by ``inspect``; ``gate`` holds ``recall`` back while it is closed;
+    ``left`` counts hooks that hung up while they waited."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}

@@ -2,7 +2,8 @@
 
 *lexical* queries share telling words with their note, as one who remembers the words would ask; *paraphrase* queries
 ask the same in other words, so that only meaning can find it. All notes stand in one workspace, each the distractor of
-all others, together with ``DISTRACTORS``: notes on the same topics and in the same words that answer none of the queries.
+all others, together with ``DISTRACTORS``: notes on the same topics and in the same words that answer none of the
+queries.
 """
 
 from __future__ import annotations

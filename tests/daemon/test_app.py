@@ -262,7 +262,8 @@ async def test_each_error_has_its_status(fault: Exception, status: int, code: st
 
 
 async def test_a_bug_is_reported_by_an_id_and_without_words(line: Wire, clerk: Clerk) -> None:
-    """A crash holding a note's words puts none of them into the answer or the log; the id leads from one to the other."""
+    """A crash holding a note's words puts none of them into the answer or the log; the id leads from one to the
+    other."""
     try:
         try:
             raise KeyError(WORDS)
@@ -320,7 +321,8 @@ async def test_more_than_the_bound_in_flight_is_busy(
 async def test_a_stream_takes_a_place_among_the_requests_in_flight(
     verb: str, line: Wire, clerk: Clerk, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An import that sends nothing and an export that nobody reads count as any request, and past the bound are busy."""
+    """An import that sends nothing and an export that nobody reads count as any request, and past the bound are
+    busy."""
     monkeypatch.setattr(app_module, "MAX_IN_FLIGHT", 1)
     clerk.texts = {f"{number:0>10}": "x" * 100_000 for number in range(100)}
     stream = _STREAMS[verb]

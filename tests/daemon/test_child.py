@@ -14,7 +14,8 @@ from amnesiad.tasks import end
 
 
 async def test_a_worker_that_cannot_be_started_yet_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """C43: for a moment the machine has no process left; ``up`` goes on, and the worker comes as soon as there is one."""
+    """C43: for a moment the machine has no process left; ``up`` goes on, and the worker comes as soon as there is
+    one."""
     spawn, refusals = asyncio.create_subprocess_exec, 2
 
     async def spawn_later(*argv: Any, **options: Any) -> Any:

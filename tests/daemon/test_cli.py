@@ -142,7 +142,8 @@ class TestSending:
     def test_an_empty_identity_is_no_identity(
         self, canned: Canned, capsys: pytest.CaptureFixture[str], option: str
     ) -> None:
-        """A variable of a script that is not set names nobody else: not the directory's workspace, not the main agent."""
+        """A variable of a script that is not set names nobody else: not the directory's workspace, not the main
+        agent."""
         assert main(["remember", "oolong", option, ""]) == 2
         assert f"{option} is empty" in capsys.readouterr().err
         assert canned.requests == []

@@ -113,7 +113,8 @@ class TestShowing:
         assert capsys.readouterr().out.count("notice: this holds what looks like a secret: github-pat") == 1
 
     def test_a_result_from_another_store_is_shown(self, canned: Canned, capsys: pytest.CaptureFixture[str]) -> None:
-        """What became of a note's item elsewhere is told when it is recorded, in the history, and of the note itself."""
+        """What became of a note's item elsewhere is told when it is recorded, in the history, and of the note
+        itself."""
         event = {
             "seq": "2-0",
             "type": "mirrored",

@@ -235,8 +235,8 @@ def test_the_socket_is_where_the_settings_put_it(place: Path, monkeypatch: pytes
 def test_a_socket_is_read_alike_wherever_it_is_written(
     place: Path, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:
-    """Given to a client, or to all by the environment: home, variables and relative paths mean what the daemon takes them
-    for. What leads nowhere is kept as it is, so that the error shows it."""
+    """Given to a client, or to all by the environment: home, variables and relative paths mean what the daemon takes
+    them for. What leads nowhere is kept as it is, so that the error shows it."""
     from amnesiad.settings import load_settings
 
     monkeypatch.setenv("HOME", str(place))

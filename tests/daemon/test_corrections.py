@@ -212,7 +212,8 @@ async def test_a_daemon_that_starts_late_knows_what_was_shown(service: Service, 
 
 
 async def test_nobody_is_told_of_what_it_sees_no_more(service: Service) -> None:
-    """C23: a rule was shown to a child, which by now sees its own notes alone: what became of the rule is not for it."""
+    """C23: a rule was shown to a child, which by now sees its own notes alone: what became of the rule is not for
+    it."""
     rule = await remember(service, "never force-push", kind="directive")
     for caller in (CHILD, S1):
         assert (await call(service, "inject", caller=caller)).ids == (rule,)
@@ -286,8 +287,8 @@ async def test_a_dropped_workspace_leaves_nothing_of_it(service: Service) -> Non
 
 
 async def test_a_hook_tells_it_at_the_next_prompt(service: Service, second: Service, clock: ManualClock) -> None:
-    """An agent whose hooks inject is told too, though the prompt is about something else; what took the old note's place
-    comes with it; and a resumed transcript, which still holds the old text, is corrected like any other."""
+    """An agent whose hooks inject is told too, though the prompt is about something else; what took the old note's
+    place comes with it; and a resumed transcript, which still holds the old text, is corrected like any other."""
     old = await remember(service, "the port is 8080", kind="finding")
     await told(service, "SessionStart")
     clock.advance(1000)

@@ -1,4 +1,5 @@
-"""The long-running commands as real processes: how they start, what they survive, and that they leave nothing behind."""
+"""The long-running commands as real processes: how they start, what they survive, and that they leave nothing
+behind."""
 
 from __future__ import annotations
 
@@ -212,7 +213,8 @@ def test_ctrl_c_stops_everything_cleanly(site: Site) -> None:
 
 
 def test_sigkill_of_everything_in_turn_needs_no_hand(site: Site) -> None:
-    """C41: store, worker and at last the command itself are killed with SIGKILL; each time notes and service are back."""
+    """C41: store, worker and at last the command itself are killed with SIGKILL; each time notes and service are
+    back."""
     up = site.start("up").ready()
     until(site.has_worker)
     first = site.call("remember", content="kept through it all", kind="finding")["id"]

@@ -1,4 +1,5 @@
-"""Opening and closing the doors: the socket and who may use it, the loopback port and its token, two daemons, a stop."""
+"""Opening and closing the doors: the socket and who may use it, the loopback port and its token, two daemons, a
+stop."""
 
 from __future__ import annotations
 

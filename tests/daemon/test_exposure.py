@@ -1,4 +1,5 @@
-"""Who was shown a note, when, how, at which version, and what they wrote afterwards: read from the ledger, within bounds."""
+"""Who was shown a note, when, how, at which version, and what they wrote afterwards: read from the ledger, within
+bounds."""
 
 from __future__ import annotations
 
@@ -110,7 +111,8 @@ async def test_it_says_where_it_stopped(service: Service, clock: ManualClock, mo
 async def test_what_somebody_else_put_into_the_ledger_ends_no_look(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """V09: an entry that is none of ours among the others hides nothing that lies behind it, from exposure or ledger."""
+    """V09: an entry that is none of ours among the others hides nothing that lies behind it, from exposure or
+    ledger."""
     monkeypatch.setattr(ledger, "PAGE", 3)
     note_id = await remember(service, "the port is 8080", kind="finding")
     await call(service, "inject", caller=S2)

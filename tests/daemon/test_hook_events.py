@@ -68,8 +68,8 @@ class TestMembers:
     """A member of Claude Code's team, which runs inside its lead's session."""
 
     async def test_it_shares_its_teams_notes_which_outlive_its_turns(self, service: Service) -> None:
-        """The team is its lead's session. It is shown the team's notes and the rules, not the lead's own; what it keeps is
-        there for its lead and for the other members, and when it stops only its turn is over."""
+        """The team is its lead's session. It is shown the team's notes and the rules, not the lead's own; what it keeps
+        is there for its lead and for the other members, and when it stops only its turn is over."""
         await remember(service, "never push on friday", kind="directive")
         await remember(service, "the lead's secret plan", scope="session", caller=MAIN)
         tool: dict[str, Any] = {"tool_name": "mcp__amnesiad__amnesia_remember", "tool_input": {"content": "x"}}

@@ -51,7 +51,8 @@ class TestDates:
         assert (await taken_in(service, [line])).skipped == 1
 
     async def test_what_ran_out_on_the_way_is_over_on_arrival(self, service: Service, clock: ManualClock) -> None:
-        """C19: an export that lay about until its perishables lapsed brings them in ended; records stay as they were."""
+        """C19: an export that lay about until its perishables lapsed brings them in ended; records stay as they
+        were."""
         lapsed = await remember(service, "for a week", ttl_ms="7d")
         record = await remember(service, "for good", kind="finding")
         lines = await exported(service)

@@ -98,7 +98,8 @@ async def test_what_is_kept_sorted_is_what_a_walk_would_find(
 async def test_the_cost_of_a_large_workspace_is_estimated_until_it_is_counted(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits until every note of a workspace is counted; each look counts some more, and in the end it is exact."""
+    """Nobody waits until every note of a workspace is counted; each look counts some more, and in the end it is
+    exact."""
     for number in range(9):
         await remember(service, f"the harbor of town {number} is shallow", kind="finding")
     workspace = await projection(service)

@@ -82,7 +82,8 @@ async def test_a_start_that_fails_is_tried_again(line: Wire, monkeypatch: pytest
 
 
 async def test_a_missing_extra_is_named(line: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the SDK every request gets an error with what to install, under its own id; installed, it works at once."""
+    """Without the SDK every request gets an error with what to install, under its own id; installed, it works at
+    once."""
     with monkeypatch.context() as without:
         for name in [name for name in sys.modules if name.split(".")[0] == "mcp" or name == "amnesiad.mcp.server"]:
             without.delitem(sys.modules, name)
@@ -134,7 +135,8 @@ async def test_a_missing_extra_is_named(line: Wire, monkeypatch: pytest.MonkeyPa
     ids=range(20),
 )
 async def test_what_is_no_message_is_told_which_field(line: Wire, message: str, code: int, words: str) -> None:
-    """The error names the field and what it has to be, has the id where there is one, and quotes nothing that was sent."""
+    """The error names the field and what it has to be, has the id where there is one, and quotes nothing that was
+    sent."""
     reply = await ask(line, message.encode("utf-8", "surrogatepass"))
     assert reply.status == 400
     assert reply.json["error"]["code"] == code

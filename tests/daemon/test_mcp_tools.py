@@ -1,4 +1,5 @@
-"""The tools agents see, called as the MCP server calls them: what they are told, who they speak for, what is refused."""
+"""The tools agents see, called as the MCP server calls them: what they are told, who they speak for, what is
+refused."""
 
 from __future__ import annotations
 
@@ -247,7 +248,8 @@ class TestCallers:
         service.announced.announce(call_id, WORKSPACE, wire.CallerSpec(**caller), now)
 
     async def test_an_announced_call_is_its_callers(self, service: Service) -> None:
-        """A call that a hook announced writes in its workspace and for its agent, whatever the shim was started with."""
+        """A call that a hook announced writes in its workspace and for its agent, whatever the shim was started
+        with."""
         await self.announce(service, "toolu_1", session="s1", agent="a1", agent_kind="subagent")
         await done(
             service, "remember", content="Mine.", headers={"x-amnesia-cwd": "/nowhere"}, _meta={TOOL_USE: "toolu_1"}
@@ -255,7 +257,8 @@ class TestCallers:
         assert [note.owner for note in (await call(service, "list", caller={"role": "human"})).notes] == ["s1/a1"]
 
     async def test_an_unannounced_call_is_refused(self, service: Service) -> None:
-        """Where hooks are alive, a call that none of them announced is an unidentified child's: refused, not widened."""
+        """Where hooks are alive, a call that none of them announced is an unidentified child's: refused, not
+        widened."""
         await self.announce(service, "toolu_1", session="s1")
         claims: list[dict[str, Any]] = [
             {},

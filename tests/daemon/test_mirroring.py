@@ -138,7 +138,8 @@ async def test_what_is_wrong_is_named(service: Service) -> None:
 
 
 async def test_results_travel_with_an_export(service: Service) -> None:
-    """C19: results recorded before and after the end come over with the note's history, also onto a note known there."""
+    """C19: results recorded before and after the end come over with the note's history, also onto a note known
+    there."""
     kept = await remember(service, "tea is at four", source_ref="mem0:1")
     gone = await remember(service, "coffee is at ten", source_ref="mem0:2")
     await call(service, "mirror", id=kept, target="mem0", result="hidden")

@@ -1,4 +1,5 @@
-"""Owners' lives: what is said again in a new life is a note of that life, whatever is still to end of the one before."""
+"""Owners' lives: what is said again in a new life is a note of that life, whatever is still to end of the one
+before."""
 
 from __future__ import annotations
 

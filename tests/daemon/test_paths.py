@@ -39,7 +39,8 @@ around = st.sampled_from(
 ) | st.sampled_from(
     ["™", "㎏", "①", "½", "ไทย", "\u200b", "\u200bx", "\ufe0f", "\u0301", "\u0332", "\u064b", "\u0901", "\u3099"]
 )
-"""Also what Unicode makes letters of, what shows nothing, and marks: the words of a text may be others than they seem."""
+"""Also what Unicode makes letters of, what shows nothing, and marks: the words of a text may be others than they
+seem."""
 contents = st.lists(st.tuples(around, paths, around).map("".join), max_size=3).map(" ".join)
 words = st.builds(
     Words,
@@ -110,8 +111,8 @@ async def test_recall_by_path_asks_only_notes_that_may_concern_it(service: Servi
 async def test_a_check_of_some_paths_is_a_check_of_the_notes_anchored_there(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker is told ids of live notes at or below the paths, never a path; nothing where no note is anchored there,
-    and no ids where it may as well look at all."""
+    """The worker is told ids of live notes at or below the paths, never a path; nothing where no note is anchored
+    there, and no ids where it may as well look at all."""
     recorder = service.jobs
     assert isinstance(recorder, Recorder)
     port = await remember(service, "the port is 8080", anchors=["src/app.py"])

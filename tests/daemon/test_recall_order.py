@@ -1,4 +1,5 @@
-"""What is chosen in arrays, the first notes of a recall and the pages of a list, held against a walk through every note."""
+"""What is chosen in arrays, the first notes of a recall and the pages of a list, held against a walk through every
+note."""
 
 from __future__ import annotations
 
@@ -189,7 +190,8 @@ async def test_what_is_chosen_is_what_a_walk_would_put_first(
 async def test_a_tag_that_all_have_makes_nobody_look_at_all(
     service: Service, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten notes are wanted of three hundred that have the tag, and two in three of its word: some dozens are looked at."""
+    """Ten notes are wanted of three hundred that have the tag, and two in three of its word: some dozens are looked
+    at."""
     for number in range(300):
         clock.advance(1)
         await remember(service, f"coast {number}", kind="finding", tags=["coast"] if number % 3 else ["the coast"])

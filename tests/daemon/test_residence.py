@@ -67,7 +67,8 @@ async def test_a_start_loads_the_workspaces_used_last(
 async def test_a_workspace_that_cannot_be_loaded_does_not_stop_the_start(
     service: Service, second: Service, damage: str
 ) -> None:
-    """V09: the daemon comes up beside it with all others loaded; it takes one that runs to look at it and to mend it."""
+    """V09: the daemon comes up beside it with all others loaded; it takes one that runs to look at it and to mend
+    it."""
     await remember(service, "the note of a", workspace="a", kind="finding")
     await remember(service, "the note of b", workspace="b", kind="finding")
     keys = (await projection(service, "a")).keys

@@ -69,7 +69,8 @@ async def test_a_forgotten_note_is_restored_no_more_once_copies_are_off(service:
 
 
 async def test_copies_switched_on_again_bring_back_none_of_before(service: Service, second: Service) -> None:
-    """C30: off and on again before any pass ran: what was kept before is gone, what is forgotten from then on is kept."""
+    """C30: off and on again before any pass ran: what was kept before is gone, what is forgotten from then on is
+    kept."""
     old = await forgotten(service)
     await call(service, "policy", set={"restorable": False})
     before = await unscrubbed(service)
@@ -84,7 +85,8 @@ async def test_copies_switched_on_again_bring_back_none_of_before(service: Servi
 
 
 async def test_copies_kept_again_by_a_reset_are_new_ones_too(service: Service) -> None:
-    """C30: so it is where another setting is changed in between, and where the switch is a reset to what the operator has."""
+    """C30: so it is where another setting is changed in between, and where the switch is a reset to what the operator
+    has."""
     old = await forgotten(service)
     await call(service, "policy", reset=["restorable"])
     await call(service, "policy", set={"default_ttl": "5d"})

@@ -52,7 +52,8 @@ def found(index: Index, query: str) -> list[str]:
     ],
 )
 def test_c48_text_without_spaces_is_found(content: str, query: str) -> None:
-    """C48: a word inside a run of Chinese, Japanese, Korean, Thai, Khmer or Burmese is found, also a single character."""
+    """C48: a word inside a run of Chinese, Japanese, Korean, Thai, Khmer or Burmese is found, also a single
+    character."""
     index = index_of("nothing of the kind", content)
     assert found(index, query) == ["n1"]
     assert index.contains_all_words(query) == {"n1"}

@@ -356,8 +356,8 @@ class TestKeeping:
 
     @pytest.mark.parametrize("seed", range(3))
     async def test_writes_and_ends_race_with_the_model(self, clever: Service, other: Service, seed: int) -> None:
-        """While two daemons embed, notes come, end, come back and are erased: at the end each live note has the vector of
-        its own words in both, and no vector is left of any that is gone."""
+        """While two daemons embed, notes come, end, come back and are erased: at the end each live note has the vector
+        of its own words in both, and no vector is left of any that is gone."""
         await other.start()
         daemons, chance, ids = (clever, other), random.Random(seed), list[str]()
 

@@ -464,7 +464,8 @@ async def test_others_forgotten_notes_take_no_place(service: Service) -> None:
 
 
 async def test_what_needs_no_room_evicts_nothing(service: Service) -> None:
-    """V31: in a workspace above a limit that was lowered, a pin, a doubt and a record are written, and nothing goes for it."""
+    """V31: in a workspace above a limit that was lowered, a pin, a doubt and a record are written, and nothing goes for
+    it."""
     notes = [await remember(service, f"fact number {number} of some length") for number in range(4)]
     await call(service, "policy", set={"max_store_bytes": 40}, caller=HUMAN)
     await call(service, "pin", id=notes[0])

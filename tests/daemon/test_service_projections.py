@@ -196,7 +196,8 @@ async def test_a_note_that_cannot_be_read_stops_no_other(redis: Redis, service: 
 
 
 async def test_a_store_that_lost_its_tail_is_loaded_anew(redis: Redis, service: Service) -> None:
-    """C41: when the log ends before what a daemon has seen, as after a restore of an older copy, it loads everything."""
+    """C41: when the log ends before what a daemon has seen, as after a restore of an older copy, it loads
+    everything."""
     await remember(service, "kept")
     keys = (await projection(service)).keys
     copies = {
@@ -215,7 +216,8 @@ async def test_a_store_that_lost_its_tail_is_loaded_anew(redis: Redis, service: 
 async def test_what_changes_while_it_is_loaded_is_read_again(
     service: Service, second: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between heads and words of a page one note is edited, one forgotten and one added: the load ends with all three."""
+    """Between heads and words of a page one note is edited, one forgotten and one added: the load ends with all
+    three."""
     edited = await remember(service, "the cache is warmed", kind="finding", tags=["old"])
     forgotten = await remember(service, "the port is 8080")
     read, added = second.redis.hmget, list[str]()

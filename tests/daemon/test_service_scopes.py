@@ -119,7 +119,8 @@ async def test_no_verb_tells_one_workspace_about_another(service: Service) -> No
 
 
 async def test_no_verb_tells_a_child_about_another_child(service: Service) -> None:
-    """C23: notes of one agent, live, revoked or forgotten, are in no answer to a sibling, a stranger, or a fresh one."""
+    """C23: notes of one agent, live, revoked or forgotten, are in no answer to a sibling, a stranger, or a fresh
+    one."""
     ids = await _tell(service, caller=CHILD)
     for caller in (SIBLING, STRANGER, MATE, FRESH, LEAD):
         seen = await _everything_seen(service, ids, caller=caller)
@@ -129,7 +130,8 @@ async def test_no_verb_tells_a_child_about_another_child(service: Service) -> No
 
 
 async def test_who_sees_what(service: Service) -> None:
-    """C23: main sees workspace, session and team; a child its own and the directives; a teammate the team's and those."""
+    """C23: main sees workspace, session and team; a child its own and the directives; a teammate the team's and
+    those."""
     notes = {
         "directive": await remember(service, "a standing rule", kind="directive"),
         "shared": await remember(service, "a workspace fact"),
@@ -175,8 +177,8 @@ async def test_an_unidentified_child_and_a_fresh_agent_keep_nothing(service: Ser
 
 
 async def test_an_ambiguous_address_lists_the_choices(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C23: a prefix of several notes is an error that lists those the caller may see, though it be one; of notes that it
-    may not see there are none; and ids are never reused."""
+    """C23: a prefix of several notes is an error that lists those the caller may see, though it be one; of notes that
+    it may not see there are none; and ids are never reused."""
     given = ["twnn000001", "twnn000002", "twnn000003", "a0ne000001"]
     ids = iter(given)
     monkeypatch.setattr(remembering, "new_note_id", lambda: next(ids))

@@ -63,7 +63,8 @@ async def test_a_directive_outlives_every_age(service: Service, clock: ManualClo
 
 
 async def test_an_expired_record_leaves_every_reading_and_nothing_else(service: Service, clock: ManualClock) -> None:
-    """Acceptance (b): an expired record leaves recall and inject; inspect, history and its deterrent still tell of it."""
+    """Acceptance (b): an expired record leaves recall and inject; inspect, history and its deterrent still tell of
+    it."""
     await call(service, "policy", set={"record_ttl": "10d"})
     note_id = await remember(service, "the cache is warmed at six", kind="finding", tags=["cache"])
     for swept in (False, True):
@@ -166,7 +167,8 @@ async def test_time_alone_ends_what_its_writer_gave_a_shelf_life(service: Servic
 async def test_use_keeps_a_note_alive_and_idleness_ends_it(
     service: Service, clock: ManualClock, every: int | None, lives: bool
 ) -> None:
-    """V29: a note used every 10 or every 25 days with a TTL of 30 lives for a year; one never used is gone on day 30."""
+    """V29: a note used every 10 or every 25 days with a TTL of 30 lives for a year; one never used is gone on day
+    30."""
     note_id = await remember(service, "the linter is strict")
     if every is None:
         expires = (await call(service, "inspect", id=note_id)).note.expires_at
@@ -269,7 +271,8 @@ async def test_a_line_of_a_note_the_caller_may_not_see_is_news_to_it(service: Se
 async def test_what_injection_renews_is_a_setting(
     service: Service, clock: ManualClock, renews: str, expected: int
 ) -> None:
-    """C31: by default an injection renews only what the step asked for, so that what merely fits does not live for ever."""
+    """C31: by default an injection renews only what the step asked for, so that what merely fits does not live for
+    ever."""
     await call(service, "policy", set={"injection_renews": renews})
     await remember(service, "the database is postgres")
     await remember(service, "breakfast is at nine")
@@ -284,7 +287,8 @@ async def test_what_injection_renews_is_a_setting(
 async def test_what_fires_is_renewed_unless_nothing_is(
     service: Service, clock: ManualClock, renews: str, expected: int
 ) -> None:
-    """C31: a trigger that matches asks for its note, so its firing is a use; where injections renew nothing it is none."""
+    """C31: a trigger that matches asks for its note, so its firing is a use; where injections renew nothing it is
+    none."""
     await call(service, "policy", set={"injection_renews": renews})
     note_id = await remember(service, "check the lock first", triggers=[{"event": "pre-run"}])
     await remember(service, "breakfast is at nine")
@@ -295,7 +299,8 @@ async def test_what_fires_is_renewed_unless_nothing_is(
 
 
 async def test_a_step_that_shares_only_small_words_asks_for_nothing(service: Service, clock: ManualClock) -> None:
-    """C31: *the* and *for* in a prompt renew no note and bring no revoked one: else every prompt would keep all alive."""
+    """C31: *the* and *for* in a prompt renew no note and bring no revoked one: else every prompt would keep all
+    alive."""
     await remember(service, "the port for the database is 9090")
     wrong = await remember(service, "the old host is the first one", kind="decision")
     await call(service, "revoke", id=wrong, reason="it moved")
@@ -457,7 +462,8 @@ async def test_a_date_is_one_instant_in_every_zone(redis: Redis, zone: str, monk
 
 
 async def test_a_minutely_write_for_a_day_stays_within_its_bounds(service: Service, clock: ManualClock) -> None:
-    """V31: 1440 writes of one slot: at most one lives, words stay within the bound, the log grows by transitions only."""
+    """V31: 1440 writes of one slot: at most one lives, words stay within the bound, the log grows by transitions
+    only."""
     limit = 8192
     await call(service, "policy", set={"max_store_bytes": limit})
     for minute in range(1440):

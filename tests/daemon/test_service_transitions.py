@@ -1,4 +1,5 @@
-"""The service moves notes from state to state: what is allowed, what is a no-op, what is refused, what can be undone."""
+"""The service moves notes from state to state: what is allowed, what is a no-op, what is refused, what can be
+undone."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from amnesiad.service import Service
 
 
 async def test_of_two_edits_at_once_both_stand_or_one_is_told(service: Service, second: Service) -> None:
-    """C50: two edits of one note at one version: each is decided on what the other left; no event is lost or doubled."""
+    """C50: two edits of one note at one version: each is decided on what the other left; no event is lost or
+    doubled."""
     note_id = await remember(service, "contested")
     await listed(second)
     for n in range(30):
@@ -214,7 +216,8 @@ async def test_reinstating_reads_the_anchored_files_anew(service: Service, tmp_p
 async def test_anchors_that_are_edited_meanwhile_stay_as_edited(
     service: Service, second: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    """C50: while the files of a note in doubt are read for its return, somebody names other files: those are its anchors."""
+    """C50: while the files of a note in doubt are read for its return, somebody names other files: those are its
+    anchors."""
     place = {"workspace": str(tmp_path)}
     for name in ("a.py", "b.py", "c.py"):
         (tmp_path / name).write_text(name)
@@ -257,7 +260,8 @@ async def test_an_anchor_stays_inside_the_workspace(service: Service, path: str)
 
 @pytest.mark.parametrize("key", [None, "port"])
 async def test_reinstating_makes_no_second_of_a_text_or_slot(service: Service, key: str | None) -> None:
-    """V27: while the text lives again, or its slot has another value, reinstating is refused and says which note that is."""
+    """V27: while the text lives again, or its slot has another value, reinstating is refused and says which note that
+    is."""
     old = await remember(service, "port 8080", kind="finding", key=key)
     await call(service, "revoke", id=old, reason="no")
     new = await remember(service, "port 8080" if key is None else "port 9090", kind="finding", key=key)
@@ -293,7 +297,8 @@ async def test_a_link_out_of_the_workspace_is_not_followed(service: Service, tmp
 
 
 async def test_what_cannot_be_read_is_anchored_without_a_hash(service: Service, tmp_path: Path) -> None:
-    """V12: links that lead in a circle, a folder and a file that is not there are as good as any: nothing is known of them."""
+    """V12: links that lead in a circle, a folder and a file that is not there are as good as any: nothing is known of
+    them."""
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
     (tmp_path / "folder").mkdir()
@@ -451,7 +456,8 @@ async def test_a_human_s_end_is_undone_by_a_human(service: Service) -> None:
 
 
 async def test_undo_of_a_note_that_keeps_moving_is_still_right(service: Service, second: Service) -> None:
-    """C50: undo beside another daemon's writes takes back the last event there was, never one that somebody built on."""
+    """C50: undo beside another daemon's writes takes back the last event there was, never one that somebody built
+    on."""
     note_id = await remember(service, "contested", kind="finding")
     for n in range(20):
         await call(service, "pin", id=note_id)

@@ -1,4 +1,5 @@
-"""Workspaces as the service sees them: made by a first write that is taken, found by their name, dropped by their owner."""
+"""Workspaces as the service sees them: made by a first write that is taken, found by their name, dropped by their
+owner."""
 
 from __future__ import annotations
 

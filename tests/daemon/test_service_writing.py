@@ -180,7 +180,8 @@ async def test_another_kind_or_scope_is_another_statement(service: Service) -> N
 
 @pytest.mark.parametrize("fields", [{"key": "port"}, {}], ids=["same key", "same text"])
 async def test_racing_writers_leave_one_live_note(service: Service, second: Service, fields: dict[str, str]) -> None:
-    """V27: two daemons write the same key (or the same text) at the same instant, 200 times: one live note each time."""
+    """V27: two daemons write the same key (or the same text) at the same instant, 200 times: one live note each
+    time."""
     for n in range(200):
         texts = [f"value {n} of a", f"value {n} of b"] if fields else [f"value {n}"] * 2
         field = {"key": f"port{n}"} if fields else {}
@@ -261,7 +262,8 @@ async def test_superseding_with_content_inherits_the_slot(service: Service) -> N
 async def test_what_is_over_holds_neither_text_nor_slot(
     service: Service, clock: ManualClock, kind: str, key: str | None
 ) -> None:
-    """C10, C14: said again after its end, which no pass has written down yet, it is a note of its own and replaces none."""
+    """C10, C14: said again after its end, which no pass has written down yet, it is a note of its own and replaces
+    none."""
     text = "the port is 8080" if key is None else "the port is 9090"
     await remember(service, "the port is 8080", kind=kind, key=key, ttl_ms="1d")
     clock.advance(2 * DAY)
@@ -464,7 +466,8 @@ async def test_a_request_id_with_another_body_is_a_conflict(service: Service, ve
 
 @pytest.mark.parametrize("other", ["unpin", "restore", "forget"])
 async def test_a_request_id_with_another_verb_is_a_conflict(service: Service, other: str) -> None:
-    """V27: bodies of two verbs may be the same to the letter; the answer of one is none to the other, nor is it done."""
+    """V27: bodies of two verbs may be the same to the letter; the answer of one is none to the other, nor is it
+    done."""
     note_id = await remember(service, "the port is 8080")
     await call(service, "pin", id=note_id, request_id="r-1")
     error = await refused_unchanged(service, other, id=note_id, request_id="r-1")
@@ -493,7 +496,8 @@ async def test_forgetting_many_is_answered_the_same_when_repeated(service: Servi
 
 
 async def test_a_batch_means_its_requests_one_after_another(service: Service, tmp_path: Path) -> None:
-    """C13: values of one slot in one batch end in their order, though the first has files to read before it is written."""
+    """C13: values of one slot in one batch end in their order, though the first has files to read before it is
+    written."""
     (tmp_path / "large").write_bytes(b"x" * 2_000_000)
     place = {"workspace": str(tmp_path)}
     for round_ in range(5):

@@ -1,4 +1,5 @@
-"""A status line's question: from counts that may be some seconds old, for what the caller may see; and ``status`` itself."""
+"""A status line's question: from counts that may be some seconds old, for what the caller may see; and ``status``
+itself."""
 
 from __future__ import annotations
 

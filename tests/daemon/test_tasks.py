@@ -42,6 +42,7 @@ async def test_nothing_to_end() -> None:
 
 
 def test_pauses_grow_and_begin_anew() -> None:
-    """What fails at once is begun again after longer and longer pauses, the first one first; what ran well, after that."""
+    """What fails at once is begun again after longer and longer pauses, the first one first; what ran well, after
+    that."""
     backoff = tasks.Backoff(0.2, 1.0, steady_s=30.0)
     assert [backoff.pause_s(ran) for ran in (0, 0, 30, 0, 0, 31, 0)] == [0.2, 0.4, 0.8, 1.0, 1.0, 0.2, 0.4]

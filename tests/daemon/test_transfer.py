@@ -364,7 +364,8 @@ class TestOwners:
         assert await problems(service, ELSEWHERE) == ()
 
     async def test_an_owner_that_ended_there_stays_ended(self, service: Service) -> None:
-        """Notes that were kept beyond their owner's end are not taken for notes of a living one, nor ended once more."""
+        """Notes that were kept beyond their owner's end are not taken for notes of a living one, nor ended once
+        more."""
         child = {"session": "s1", "agent": "a1", "agent_kind": "continuable"}
         note = await remember(service, "kept by choice", caller=child)
         view = await projection(service)

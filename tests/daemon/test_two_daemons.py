@@ -51,7 +51,8 @@ async def test_what_ran_out_is_shown_by_neither(service: Service, second: Servic
 
 
 async def test_a_slot_s_latest_value_lives_at_both(service: Service, second: Service) -> None:
-    """C13: values of one key, written by the two in turn: only the newest lives, and each old one names its successor."""
+    """C13: values of one key, written by the two in turn: only the newest lives, and each old one names its
+    successor."""
     ids = []
     for number, daemon in zip(range(6), itertools.cycle((service, second))):
         ids.append(await remember(daemon, f"the port is {8000 + number}", kind="finding", key="port"))
@@ -96,8 +97,8 @@ async def test_what_was_decided_before_it_was_forgotten_elsewhere_is_dropped(
 
 
 async def test_a_successor_is_named_by_the_other(service: Service, second: Service) -> None:
-    """C12, V03: what one has superseded the other does not supersede again, and names the successor; a cycle that only both
-    together would close is refused; of a chain whose links they made in turn both find the newest."""
+    """C12, V03: what one has superseded the other does not supersede again, and names the successor; a cycle that only
+    both together would close is refused; of a chain whose links they made in turn both find the newest."""
     first = await remember(service, "the tide turns at six", kind="finding")
     ids = [first]
     for number, daemon in zip(range(7, 17), itertools.cycle((second, service))):
@@ -113,8 +114,8 @@ async def test_a_successor_is_named_by_the_other(service: Service, second: Servi
 
 
 async def test_what_one_was_told_is_wrong_the_other_warns_of(service: Service, second: Service) -> None:
-    """C29: a text that was revoked through one daemon is new again through the other, with the warning; the counts of the
-    two notes stay apart."""
+    """C29: a text that was revoked through one daemon is new again through the other, with the warning; the counts of
+    the two notes stay apart."""
     old = await remember(service, "the bridge opens for sails", kind="finding")
     assert await recalled(service, "bridge") == ["the bridge opens for sails"]
     await call(service, "revoke", id=old, reason="it has been fixed shut")
@@ -127,8 +128,8 @@ async def test_what_one_was_told_is_wrong_the_other_warns_of(service: Service, s
 
 
 async def test_one_workspace_is_emptied_and_the_other_is_whole_at_both(service: Service, second: Service) -> None:
-    """C16, C25: everything of one workspace is forgotten through one daemon while the other writes into another one: there
-    nothing is missing, and no trace of the first is shown, by either."""
+    """C16, C25: everything of one workspace is forgotten through one daemon while the other writes into another one:
+    there nothing is missing, and no trace of the first is shown, by either."""
     await asyncio.gather(*(remember(service, f"pelican number {n}", workspace="a", kind="finding") for n in range(40)))
     emptied, *_ = await asyncio.gather(
         call(service, "forget", workspace="a", all=True, confirm=True),

@@ -120,7 +120,8 @@ class TestVectors:
         assert not vectors._matrix.any()
 
     def test_relevance_is_the_sum_of_its_parts(self) -> None:
-        """Words count by their share of the best, meaning by its share of the closest; below the floor it is nothing."""
+        """Words count by their share of the best, meaning by its share of the closest; below the floor it is
+        nothing."""
         index, vectors = Index(), Vectors(2, 0.1, 0.7, lambda: None)
         for id_, content, vector in (
             ("both", "parcel", [1, 0]),

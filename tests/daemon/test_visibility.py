@@ -149,7 +149,8 @@ async def test_a_note_that_cannot_be_read_is_named_to_main_agents_alone(service:
 @pytest.mark.parametrize("who", OTHERS)
 async def test_nobody_is_told_of_another_owner_s_note(service: Service, who: str) -> None:
     """C23, C25: asked by any other caller, every verb answers about a note, live, ended or forgotten, as it does about
-    one that never was; and in no answer is its id, a word of it, or its owner's agent; nor is anything of it changed."""
+    one that never was; and in no answer is its id, a word of it, or its owner's agent; nor is anything of it
+    changed."""
     caller = OTHERS[who]
     ids = await _notes(service)
     await service.quiesce()

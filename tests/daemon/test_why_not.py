@@ -75,7 +75,8 @@ async def test_a_note_behind_others_is_told_its_place(service: Service) -> None:
 
 
 async def test_what_is_over_the_budget_is_told_by_how_much(service: Service) -> None:
-    """The tokens that were left when its turn came, and how many are missing; of a budget below the block's own frame too."""
+    """The tokens that were left when its turn came, and how many are missing; of a budget below the block's own frame
+    too."""
     short = await remember(service, "brief", kind="finding", pinned=True)
     long = await remember(service, "a very long story " * 40, kind="finding")
     told = await call(service, "why-not", id=long, budget_tokens=150)
@@ -142,7 +143,8 @@ async def test_explain_tells_what_put_each_note_behind_the_one_before(service: S
 
 
 async def test_an_explanation_gives_the_figures_that_decided(service: Service, clock: ManualClock) -> None:
-    """A task counts in full, whoever wrote it and when: so do trust and rank of its explanation, not those of its view."""
+    """A task counts in full, whoever wrote it and when: so do trust and rank of its explanation, not those of its
+    view."""
     task = await remember(service, "paint the lighthouse", kind="task")
     clock.advance(30 * DAY)
     stated = await remember(service, "paint the lighthouse", kind="decision", provenance="user-stated", caller=HUMAN)

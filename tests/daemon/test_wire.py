@@ -226,7 +226,8 @@ def test_a_refusal_does_not_repeat_a_notes_words(field: str) -> None:
     ],
 )
 def test_an_unknown_word_is_named(kind: str, said: str, hint: str) -> None:
-    """V26: a value that is none of a field's words is named with those it may stand for; a whole text is not repeated."""
+    """V26: a value that is none of a field's words is named with those it may stand for; a whole text is not
+    repeated."""
     with pytest.raises(Invalid) as refusal:
         decode("recall", kinds=[kind])
     assert refusal.value.message.startswith("kinds[0] must be one of decision, ")

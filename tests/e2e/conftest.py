@@ -24,7 +24,8 @@ LOOK_EVERY_S = 0.02
 
 
 class Up(NamedTuple):
-    """A running ``amnesia up``: where it listens, the environment in which a command finds it, its process id, its log."""
+    """A running ``amnesia up``: where it listens, the environment in which a command finds it, its process id, its
+    log."""
 
     socket: str
     environ: dict[str, str]

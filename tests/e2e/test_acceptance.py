@@ -1,4 +1,5 @@
-"""What the product promises, tried from the outside: notes end on time, budgets hold, and what was shown is on record."""
+"""What the product promises, tried from the outside: notes end on time, budgets hold, and what was shown is on
+record."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The real Claude Code, as its agent SDK brings it along, with our hooks in its settings or as a plugin. No network: its
-model is at an address where nobody listens, and everything of ours happens before it finds that out."""
+"""The real Claude Code, as its agent SDK brings it along, with our hooks in its settings or as a plugin. No network:
+its model is at an address where nobody listens, and everything of ours happens before it finds that out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The real Claude Code as the lead of a team: a member that runs inside its process shares the team's notes.
 
-Teams form only in a session with a terminal, so it is given one that nobody looks at. Its model is one of ours on loopback;
-hooks, MCP server and daemon are the real ones.
+Teams form only in a session with a terminal, so it is given one that nobody looks at. Its model is one of ours on
+loopback; hooks, MCP server and daemon are the real ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def answer(request: dict[str, Any]) -> Block:
 
 @contextmanager
 def leading(up: Up, home: Path, project: Path, model: str, log: Path) -> Iterator[Callable[[bytes], object]]:
-    """Claude Code at a terminal, in a home where it has nothing left to ask, for as long as this is entered; typing at it."""
+    """Claude Code at a terminal, in a home where it has nothing left to ask, for as long as this is entered; typing at
+    it."""
     spec = find_spec("claude_agent_sdk")
     assert spec is not None
     assert spec.origin is not None

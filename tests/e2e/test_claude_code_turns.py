@@ -1,7 +1,7 @@
 """The real Claude Code through turns with tools and a subagent: what each context is shown, and whose each call is.
 
-Its model is one of ours on loopback that says what the test scripts; hooks, MCP server and daemon are the real ones, and
-the settings are those that ``amnesia install`` writes.
+Its model is one of ours on loopback that says what the test scripts; hooks, MCP server and daemon are the real ones,
+and the settings are those that ``amnesia install`` writes.
 """
 
 from __future__ import annotations

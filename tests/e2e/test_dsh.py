@@ -47,7 +47,8 @@ def test_the_bundle_works_under_the_loop_of_dsh(daemon: str) -> None:
 
 
 def test_a_host_that_loaded_the_bundle_ends_by_itself(daemon: str) -> None:
-    """Neither the feed nor a timer keeps the host's process alive, and after unloading nothing of the bundle is left."""
+    """Neither the feed nor a timer keeps the host's process alive, and after unloading nothing of the bundle is
+    left."""
     program = """
         import { Host } from "./host.mjs";
         import * as bundle from "../../daemon/amnesiad/bundles/dsh/index.mjs";

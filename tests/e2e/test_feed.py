@@ -55,7 +55,8 @@ async def until(feed: AsyncIterator[wire.FeedItem], type_: str) -> list[wire.Fee
 
 
 async def test_every_transition_is_told_in_order_and_without_words(daemon: str, second: str, workspace: str) -> None:
-    """A note's life, partly through another daemon: each transition and injection comes once, with codes and numbers."""
+    """A note's life, partly through another daemon: each transition and injection comes once, with codes and
+    numbers."""
     async with (
         AsyncClient(daemon, workspace=workspace, role="human") as client,
         AsyncClient(second, workspace=workspace, role="human") as other,
@@ -171,7 +172,8 @@ async def test_it_ends_when_the_workspace_is_dropped(daemon: str, second: str, w
 
 
 async def test_a_slow_reader_costs_nobody_else_and_misses_nothing(daemon: str, workspace: str) -> None:
-    """A reader that does not read while 3000 notes are written finds them all in order later; writes go on meanwhile."""
+    """A reader that does not read while 3000 notes are written finds them all in order later; writes go on
+    meanwhile."""
     async with AsyncClient(daemon, workspace=workspace) as client:
         await client.remember("zero", kind="finding")
         async with following(client) as feed:

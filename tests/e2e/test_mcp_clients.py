@@ -1,4 +1,5 @@
-"""The MCP server as others' programs see it: the official client, the inspector, and the conformance suite's judgment."""
+"""The MCP server as others' programs see it: the official client, the inspector, and the conformance suite's
+judgment."""
 
 from __future__ import annotations
 
@@ -237,12 +238,13 @@ PASSING: Final[Mapping[str, tuple[frozenset[str], int]]] = {
     "2025-11-25": (frozenset({"server-initialize", "ping", "tools-list", "dns-rebinding-protection"}), 30),
     "2026-07-28": (frozenset({"tools-list", "dns-rebinding-protection", "http-header-validation"}), 75),
 }
-"""Of each revision the scenarios that are to pass as a whole (of the others every check that is not in ``NOT_OURS``), and
-how many checks pass at least: far fewer would mean that the suite did not get anywhere."""
+"""Of each revision the scenarios that are to pass as a whole (of the others every check that is not in ``NOT_OURS``),
+and how many checks pass at least: far fewer would mean that the suite did not get anywhere."""
 
 
 _RUN_AT: Final = re.compile(r"-\d{4}-\d\d-\d\dT[^T]*$")
-"""How the suite ends the name of a scenario's folder: a date, and a time whose parts may look like a year's beginning."""
+"""How the suite ends the name of a scenario's folder: a date, and a time whose parts may look like a year's
+beginning."""
 
 
 class TestConformance:

@@ -322,7 +322,8 @@ class TestWithoutADaemon:
 
     @pytest.mark.parametrize("path", ["/" + 200 * "x", "/dev/null/x", "~no-such-user/x"])
     async def test_a_path_that_cannot_be(self, path: str) -> None:
-        """A path that no socket can have is named; nothing is said of a write that may have landed, for none can have."""
+        """A path that no socket can have is named; nothing is said of a write that may have landed, for none can
+        have."""
         shim = await Shim.start(path)
         error = (await shim.ask("tools/call", STATUS))["error"]
         assert error["data"]["code"] == "unreachable"

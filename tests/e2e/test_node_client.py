@@ -1,4 +1,5 @@
-"""The JavaScript client: its tests run under two versions of Node against a real daemon, its types under the compiler."""
+"""The JavaScript client: its tests run under two versions of Node against a real daemon, its types under the
+compiler."""
 
 from __future__ import annotations
 

@@ -215,7 +215,8 @@ class TestAnswers:
         assert [one["line"] for one in told].count("note") == 1
 
     def test_of_the_feed(self, session: requests.Session) -> None:
-        """The feed is a stream of events of the kind the document names, and what it refuses it refuses as everybody."""
+        """The feed is a stream of events of the kind the document names, and what it refuses it refuses as
+        everybody."""
         workspace = f"openapi-{secrets.token_hex(4)}"
         told = document()
         session.post("http://amnesiad/v1/remember", json={"workspace": workspace, "content": "one"}, timeout=PATIENCE_S)

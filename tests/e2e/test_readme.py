@@ -1,7 +1,7 @@
 """README and REFERENCE, word for word: what they say to type is typed on a terminal, and what they say is answered is.
 
-Blocks marked ``console`` are commands and their output, ``python`` a program whose output is the ``text`` block after it.
-Ids, times and other figures that differ from run to run are made alike on both sides; ``...`` stands for any lines.
+Blocks marked ``console`` are commands and their output, ``python`` a program whose output is the ``text`` block after
+it. Ids, times and other figures that differ from run to run are made alike on both sides; ``...`` stands for any lines.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ class Terminal:
 
 @pytest.fixture
 def terminal(up: Up) -> Iterator[Terminal]:
-    """A terminal in a directory as a clone has it once ``make`` has made ``.venv``; its workspaces are dropped after."""
+    """A terminal in a directory as a clone has it once ``make`` has made ``.venv``; its workspaces are dropped
+    after."""
     with tempfile.TemporaryDirectory(prefix="amnesia-readme-") as folder:
         directory = Path(folder).resolve()
         scripts = directory / ".venv" / "bin"

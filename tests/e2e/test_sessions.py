@@ -19,8 +19,8 @@ GROWTH_KIB: Final = 24 * 1024
 
 @pytest.mark.timeout(180)
 async def test_two_hundred_sessions_by_events(fleet: Fleet) -> None:
-    """C43, C33: sessions begin, write, are shown notes and end, by two daemons in turn: their notes are gone, every owner
-    is closed, and descriptors, memory and processes of daemons and worker are what they were."""
+    """C43, C33: sessions begin, write, are shown notes and end, by two daemons in turn: their notes are gone, every
+    owner is closed, and descriptors, memory and processes of daemons and worker are what they were."""
     await fleet.store()
     processes = list(await asyncio.gather(fleet.daemon("a"), fleet.daemon("b"), fleet.worker()))
     clients = [fleet.client(name) for name in "ab"]

@@ -41,7 +41,8 @@ def test_tools_without_their_library_are_told_of(
 
 
 def test_a_folder_is_told_by_its_files(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody reads thousands of lines before saying yes; one that somebody has edited is shown as a diff all the same."""
+    """Nobody reads thousands of lines before saying yes; one that somebody has edited is shown as a diff all the
+    same."""
     assert main(["install", "dsh", "--dry-run"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert f"create {home / 'dsh-amnesia/index.mjs'}" in shown

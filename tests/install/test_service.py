@@ -148,7 +148,8 @@ class TestCommand:
     def test_beside_a_daemon_that_runs(
         self, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Two do not run at one socket: whoever started one by hand is told to end it, and it keeps its socket till then."""
+        """Two do not run at one socket: whoever started one by hand is told to end it, and it keeps its socket till
+        then."""
         monkeypatch.setenv("AMNESIA_SOCKET", str(home / "s"))
         with socket.socket(socket.AF_UNIX) as other:
             other.bind(str(home / "s"))

@@ -87,7 +87,8 @@ async def results(service: Service, note_id: str) -> list[tuple[str, str]]:
 
 
 async def test_an_item_goes_with_its_note(daemon: str, service: Service) -> None:
-    """Whatever ends a note deletes its item where a store can only delete; others stay. The result is in the history."""
+    """Whatever ends a note deletes its item where a store can only delete; others stay. The result is in the
+    history."""
     drawer = Drawer("1", "2", "3", "4")
     notes = [await remember(service, f"note {n}", source_ref=f"drawer:{n}") for n in (1, 2, 3, 4)]
     await remember(service, "no mirror")
@@ -248,7 +249,8 @@ async def test_a_store_that_comes_back(daemon: str, service: Service) -> None:
 
 
 async def test_a_store_that_stays_away(daemon: str, service: Service, caplog: pytest.LogCaptureFixture) -> None:
-    """What failed is recorded as failed, holds up no other note, and is done by a later sweep; no words reach the log."""
+    """What failed is recorded as failed, holds up no other note, and is done by a later sweep; no words reach the
+    log."""
 
     class Broken(Drawer):
         def delete(self, id: str) -> None:  # noqa: A002

@@ -80,7 +80,8 @@ class TestEnding:
         assert await ours.value(("a",), "k") == {"v": 1}
 
     async def test_defaults(self, daemon: str, asynchronous: bool, clock: ManualClock) -> None:
-        """LangGraph's own configuration is heeded: a default TTL, no refresh by reads, and both overridden by a call."""
+        """LangGraph's own configuration is heeded: a default TTL, no refresh by reads, and both overridden by a
+        call."""
         async with AmnesiaStore(
             daemon, workspace=WORKSPACE, ttl={"default_ttl": 10, "refresh_on_read": False}
         ) as store:

@@ -1,4 +1,5 @@
-"""What all adapters stand on: ids that fit the log, batches within bounds, and one sentence where a library is missing."""
+"""What all adapters stand on: ids that fit the log, batches within bounds, and one sentence where a library is
+missing."""
 
 from __future__ import annotations
 

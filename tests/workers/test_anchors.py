@@ -72,7 +72,8 @@ async def test_one_drift_is_flagged_once_by_however_many(world: World, tmp_path:
 
 
 async def test_a_file_that_comes_back_clears_nothing(world: World, tmp_path: Path) -> None:
-    """Deleted is drift where the root is visible; put back as it was, the note still waits for somebody to verify it."""
+    """Deleted is drift where the root is visible; put back as it was, the note still waits for somebody to verify
+    it."""
     file = tmp_path / "root" / "a.py"
     file.unlink()
     await check_anchors(world.context, world.ws)

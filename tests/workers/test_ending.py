@@ -1,4 +1,5 @@
-"""The ends of owners: heard, lapsed or asked for, each ends what was written until then, once, and nothing written since."""
+"""The ends of owners: heard, lapsed or asked for, each ends what was written until then, once, and nothing written
+since."""
 
 from __future__ import annotations
 
@@ -154,7 +155,8 @@ async def test_nobody_is_ended_right_after_the_worker_was_away(world: World) -> 
 
 
 async def test_a_clock_that_was_set_back_does_not_spare_the_silent(world: World) -> None:
-    """C33: a reconciliation once ran by a clock that was years ahead; owners of today lapse all the same, after the grace."""
+    """C33: a reconciliation once ran by a clock that was years ahead; owners of today lapse all the same, after the
+    grace."""
     world.now += 1000 * DAY_MS
     await reconcile(world.context, world.ws)
     world.now = START_MS
@@ -185,7 +187,8 @@ async def test_who_shows_itself_while_others_are_ended_is_spared(world: World, m
 
 
 async def test_what_is_written_after_an_end_was_asked_for_stays(yard: Yard) -> None:
-    """V28: an owner is closed by hand, children too, before any worker comes; a call right after it is of another life."""
+    """V28: an owner is closed by hand, children too, before any worker comes; a call right after it is of another
+    life."""
     world = yard.world
     for owner, note_id in (("s", "old"), ("s/a", "child")):
         assert (await world.call(owner, note_id)).status == "ok"
@@ -210,7 +213,8 @@ async def test_an_owner_that_is_back_before_its_end_is_finished_keeps_its_lease(
 
 
 async def test_a_session_has_a_longer_lease_and_takes_its_children_along(world: World) -> None:
-    """C33: a session may be silent for weeks; when it is over, its children's notes are, though these still show life."""
+    """C33: a session may be silent for weeks; when it is over, its children's notes are, though these still show
+    life."""
     await world.open("s")
     await world.remember("mine", scope="session", owner="s", incarnation=1, ttl_ms=None)
     ends = START_MS + world.context.session_lease
@@ -229,7 +233,8 @@ async def test_a_session_has_a_longer_lease_and_takes_its_children_along(world: 
 async def test_who_is_back_while_its_end_is_finished_is_not_ended_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """V28: reconciliation finishes an end; the owner that has begun another life meanwhile keeps what it wrote in it."""
+    """V28: reconciliation finishes an end; the owner that has begun another life meanwhile keeps what it wrote in
+    it."""
     await world.open("s/a")
     await world.remember("old", scope="session", owner="s/a", incarnation=1, ttl_ms=None)
     await close_owner(world.log, "s/a", heard_at=world.now + 1, at=None, source=None)

@@ -165,7 +165,8 @@ async def test_similar_notes_are_never_merged(world: World) -> None:
 
 @pytest.mark.parametrize("place", ["heads", "vault"])
 async def test_an_unreadable_note_holds_up_no_other(world: World, place: str) -> None:
-    """V09: a head with an unknown kind is reported by its id, and the pass goes on for all the others, also next time."""
+    """V09: a head with an unknown kind is reported by its id, and the pass goes on for all the others, also next
+    time."""
     await world.remember(*ids(60), "bad")
     key = getattr(world.keys, place)
     raw = await world.redis.hget(key, "bad")

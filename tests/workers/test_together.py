@@ -42,8 +42,8 @@ def one_of_many(dice: random.Random, service: Service, context: Context, ws: str
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_nothing_that_is_erased_comes_back(redis: Redis, redis_url: str, seed: int) -> None:
-    """C21, C30: whatever came between whatever, heads and all that follows are as the log says, no tomb holds words once
-    copies are off, and no hash outlives its time."""
+    """C21, C30: whatever came between whatever, heads and all that follows are as the log says, no tomb holds words
+    once copies are off, and no hash outlives its time."""
     dice = random.Random(seed)
     seconds, micros = await redis.time()
     clock = ManualClock(seconds * 1000 + micros // 1000)

@@ -102,11 +102,13 @@ class OwnWorker(SimpleWorker):
             self._stop_requested = True
 
     def get_heartbeat_ttl(self, job: Job, working_time: float = 0.0) -> int:  # noqa: ARG002 - RQ's signature
-        """How long a job may go without a sign of life: nobody gives one while it runs, so its own time and a little."""
+        """How long a job may go without a sign of life: nobody gives one while it runs, so its own time and a
+        little."""
         return int(job.timeout or WORKER_TTL_S) + GRACE_S
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """A sign of life. Its record never gets less than an idle worker's time: ``worker_alive`` tells its age by it."""
+        """A sign of life. Its record never gets less than an idle worker's time: ``worker_alive`` tells its age by
+        it."""
         super().heartbeat(max(timeout or 0, WORKER_TTL_S + RQ_GRACE_S), pipeline)
 
     def subscribe(self) -> None:

@@ -1,5 +1,5 @@
-"""Claude Code. Sessions of Cursor, VS Code and OpenHands may come through here too: they read Claude Code's files as well
-as their own, and keep some of their own words for the fields."""
+"""Claude Code. Sessions of Cursor, VS Code and OpenHands may come through here too: they read Claude Code's files as
+well as their own, and keep some of their own words for the fields."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What an agent's hook told us, in our own words: one shape for every agent.
 
-An ``Occurrence`` says who it is about, which of our lifecycle events it stands for, and what the agent would take in now.
-It carries an agent's words (prompt, command) to the selection and nowhere else: they are never logged.
+An ``Occurrence`` says who it is about, which of our lifecycle events it stands for, and what the agent would take in
+now. It carries an agent's words (prompt, command) to the selection and nowhere else: they are never logged.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Occurrence(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[Told, ...] = ()
 
     def team_of(self, kind: AgentKind | None) -> str | None:
-        """The team of an agent of this kind in the session: a member's is known by its lead's session, which is this."""
+        """The team of an agent of this kind in the session: a member's is known by its lead's session, which is
+        this."""
         return self.session if kind == "teammate" else None
 
     def but(self, **facts: Any) -> Self:

@@ -22,8 +22,9 @@ from amnesiad.core.lifecycle import EventName
 WORKFLOW_AGENT: Final = "workflow-subagent"
 """The agent type by which Claude Code calls a workflow's agents."""
 TEAMMATE: Final = re.compile(r"a(.+)-[0-9a-f]{16}")
-"""The id that Claude Code gives to a member of a team that runs in its lead's process: the member's name is in it, and is
-its agent type too. Its hooks name the lead's session. A member in a process of its own is a session like any other."""
+"""The id that Claude Code gives to a member of a team that runs in its lead's process: the member's name is in it, and
+is its agent type too. Its hooks name the lead's session. A member in a process of its own is a session like any
+other."""
 MAX_TASKS: Final = 100
 """Background tasks looked at in one payload: as many events of ours may come of it."""
 _GOES_ON: Final = frozenset({"resume", "fork"})

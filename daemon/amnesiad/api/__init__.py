@@ -1,1 +1,2 @@
-"""The daemon's door: HTTP/1.1 over a Unix socket. ``app`` answers, ``serve`` opens the socket; no domain rule lives here."""
+"""The daemon's door: HTTP/1.1 over a Unix socket. ``app`` answers, ``serve`` opens the socket; no domain rule lives
+here."""

@@ -29,13 +29,15 @@ GRACE_S: Final = 5
 KEEP_ALIVE_S: Final = 120
 """An idle connection is kept this long: an agent's steps are seconds to minutes apart."""
 MAX_CONNECTIONS: Final = 512
-"""Through all doors together: half of the usual limit of 1024 descriptors, so that the store's connections find room."""
+"""Through all doors together: half of the usual limit of 1024 descriptors, so that the store's connections find
+room."""
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Request line and headers of one request. No client of ours sends more than a few hundred bytes."""
 
 
 class DoorProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with our envelope for broken HTTP, a bounded head, and a bounded number of connections."""
+    """uvicorn's HTTP protocol with our envelope for broken HTTP, a bounded head, and a bounded number of
+    connections."""
 
     _head_open = True
     _head_bytes = 0

@@ -28,7 +28,8 @@ from amnesiad.store.owners import close_owners
 from amnesiad.store.queue import MODULE, QUEUE, queue_health, use_prefix, worker_alive
 
 MAX_RETRIES: Final = 3
-"""A job that died between being taken and being begun fails for good without a retry; so does one that lost the store."""
+"""A job that died between being taken and being begun fails for good without a retry; so does one that lost the
+store."""
 RETRY_AFTER_S: Final = (0, 0, 0)
 """At once: with a pause RQ would need a scheduler, and what is repeated compares before it writes."""
 FAILURE_TTL_S: Final = 86_400
@@ -162,7 +163,8 @@ class Jobs:
         return await self._in_thread(self._enqueue, job, _job_id(job))
 
     async def hand_over(self, jobs: Sequence[Job], acknowledged: Sequence[str]) -> None:
-        """Enqueue jobs and acknowledge the lifecycle events they came from, both or neither. Raises ``StoreUnavailable``.
+        """Enqueue jobs and acknowledge the lifecycle events they came from, both or neither. Raises
+        ``StoreUnavailable``.
 
         Events whose reply got lost are handled again; what their jobs do is the same the second time.
         """

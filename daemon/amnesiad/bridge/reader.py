@@ -158,7 +158,8 @@ class Bridge:
         self._next_claim = 0.0
 
     async def _call(self, command: str, *args: Any, **kwargs: Any) -> Any:
-        """One stream command. What the server says of the group stays as it is, everything else becomes an error of ours."""
+        """One stream command. What the server says of the group stays as it is, everything else becomes an error of
+        ours."""
         try:
             return await getattr(self._redis, command)(*args, **kwargs)
         except (RedisError, OSError) as error:
@@ -168,8 +169,8 @@ class Bridge:
                 raise
 
     async def _claim(self) -> int:
-        """Take over what a dead daemon, or this one in a bad moment, left unacknowledged; what was deleted meanwhile the
-        server takes off the list by itself."""
+        """Take over what a dead daemon, or this one in a bad moment, left unacknowledged; what was deleted meanwhile
+        the server takes off the list by itself."""
         cursor, handled = b"0-0", 0
         while True:
             cursor, entries, _ = await self._call(

@@ -75,7 +75,8 @@ class Timer:
         self._wake.set()
 
     async def run(self) -> None:
-        """Never returns. While the store is away or no worker lives it asks for nothing, and looks again after a rest."""
+        """Never returns. While the store is away or no worker lives it asks for nothing, and looks again after a
+        rest."""
         while True:
             self._wake.clear()
             try:
@@ -131,8 +132,8 @@ class Timer:
         return True
 
     async def _sweep(self) -> None:
-        """Take the earliest due time of every workspace from the store, and see whether anything is unscrubbed or filed by
-        another policy. The base is compared once: daemons that disagree about it must not file to and fro."""
+        """Take the earliest due time of every workspace from the store, and see whether anything is unscrubbed or filed
+        by another policy. The base is compared once: daemons that disagree about it must not file to and fro."""
         began = time.monotonic()
         names = list((await all_workspaces(self._redis)).values())
         found = await earliest(self._redis, names)

@@ -71,8 +71,8 @@ class Call:
     socket: str | None = None
 
     def check(self) -> None:
-        """Raise ``Invalid`` for an option that was given without a value: ``--workspace "$UNSET"`` means some workspace,
-        but not the one of the current directory, and a child without its name is not the main agent."""
+        """Raise ``Invalid`` for an option that was given without a value: ``--workspace "$UNSET"`` means some
+        workspace, but not the one of the current directory, and a child without its name is not the main agent."""
         for name, option in _IDENTITY.items():
             if getattr(self, name) == "":
                 raise Invalid(

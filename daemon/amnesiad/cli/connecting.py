@@ -1,7 +1,8 @@
-"""Connecting agents: install writes the settings that lead their hooks to us; hook, mcp and statusline are what they run.
+"""Connecting agents: install writes the settings that lead their hooks to us; hook, mcp and statusline are what they
+run.
 
-The last three are programs of their own (``amnesiad.shims``), which ``main`` runs before any command is looked for. Their
-functions here are never called: they are where the help and the documentation find them.
+The last three are programs of their own (``amnesiad.shims``), which ``main`` runs before any command is looked for.
+Their functions here are never called: they are where the help and the documentation find them.
 """
 
 from __future__ import annotations
@@ -187,7 +188,8 @@ def _print_settings(agent: Agent, scope: Scope, wanted: Wanted, *, as_json: bool
 
 
 def _mcp_by_hand(agent: Agent, scope: Scope, wanted: Wanted) -> str:
-    """Our MCP server for a file that is not edited, which is named: as JSON, or for Codex, which has no other, as TOML."""
+    """Our MCP server for a file that is not edited, which is named: as JSON, or for Codex, which has no other, as
+    TOML."""
     import json
 
     from amnesiad.install import settings, table
@@ -218,7 +220,8 @@ def _copy_folders(dialog: Dialog, files: dict[str, str], target: Path, undo: boo
 
 
 def _tell_of_extra(dialog: Dialog) -> None:
-    """The tools are entered for every agent; without their library the daemon refuses each call, and says so too late."""
+    """The tools are entered for every agent; without their library the daemon refuses each call, and says so too
+    late."""
     if find_spec("mcp") is None:
         dialog.tell("the tools need the extra mcp where the daemon runs: pip install 'amnesiad[mcp]'")
 

@@ -1,8 +1,8 @@
 """For whom the command line speaks: the role it may claim.
 
-Everything here is decided from arguments (the environment, what is a terminal), so that it can be tested without either.
-It asks the daemon nothing: a role is a claim, kept honest by convention, and the daemon alone decides what a role may do.
-The workspace that a directory stands for is ``amnesiad.repository``'s to say.
+Everything here is decided from arguments (the environment, what is a terminal), so that it can be tested without
+either. It asks the daemon nothing: a role is a claim, kept honest by convention, and the daemon alone decides what a
+role may do. The workspace that a directory stands for is ``amnesiad.repository``'s to say.
 """
 
 from __future__ import annotations

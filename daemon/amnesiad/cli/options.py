@@ -43,7 +43,8 @@ Triggers = Annotated[
     typer.Option(
         "--trigger",
         metavar="RULE",
-        help="When to bring the note up, such as 'event=pre-step path=src/*.py'; also command=, words=a,b, cooldown=1h.",
+        help="When to bring the note up, such as 'event=pre-step path=src/*.py'; also command=, words=a,b, "
+        "cooldown=1h.",
     ),
 ]
 Ttl = Annotated[

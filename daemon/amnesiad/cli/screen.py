@@ -44,7 +44,7 @@ SHORT_HASH: Final = 10
 
 
 def console(*, error: bool = False) -> Console:
-    """A console that prints text as it is: colour only on a terminal and without NO_COLOR, no markup, no emoji."""
+    """A console that prints text as it is: color only on a terminal and without NO_COLOR, no markup, no emoji."""
     from rich.console import Console
 
     stream = sys.stderr if error else sys.stdout

@@ -1,4 +1,5 @@
-"""Tools for agents beside the MCP server: the skill, a page that teaches an agent when to remember and how notes end."""
+"""Tools for agents beside the MCP server: the skill, a page that teaches an agent when to remember and how notes
+end."""
 
 from __future__ import annotations
 

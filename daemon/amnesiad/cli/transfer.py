@@ -31,7 +31,8 @@ CHUNK_BYTES: Final = MAX_REQUEST_BYTES * 3 // 4
 MAX_MARKDOWN_BYTES: Final = 4 * 1024 * 1024
 """A file of rules is some kilobytes; a larger one is something else."""
 MARKDOWN_KIND: Final = "reference"
-"""Kept until somebody ends it: a perishable would be gone in a month, and not every sentence of a file is a directive."""
+"""Kept until somebody ends it: a perishable would be gone in a month, and not every sentence of a file is a
+directive."""
 
 
 def read_lines(stream: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:

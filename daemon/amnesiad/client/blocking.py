@@ -1,4 +1,5 @@
-"""The blocking client: the standard library's HTTP over a Unix socket, one kept connection, safe to share by threads."""
+"""The blocking client: the standard library's HTTP over a Unix socket, one kept connection, safe to share by
+threads."""
 
 from __future__ import annotations
 
@@ -155,7 +156,8 @@ class Client:
                 raise hung_up(self._identity.socket) from failure
 
     def feed(self, *, after: str | None = None) -> Iterator[wire.FeedItem]:
-        """Transitions as they happen, from now or from behind a stream id, each waited for, over a connection of its own.
+        """Transitions as they happen, from now or from behind a stream id, each waited for, over a connection of its
+        own.
 
         ``close()`` of the iterator hangs up. Ends when the daemon stops. Raises ``Deadline`` where not even a heartbeat
         came for ``FEED_SILENCE_S``.

@@ -46,8 +46,8 @@ READ_BYTES: Final = 64 * 1024
 
 WRITES: Final = frozenset(
     {
-        "dead", "done", "edit", "flag", "forget", "mirror", "owners", "pin", "policy", "promote", "reinstate", "remember",
-        "renew", "restore", "revoke", "supersede", "undo", "unpin", "workspaces",
+        "dead", "done", "edit", "flag", "forget", "mirror", "owners", "pin", "policy", "promote", "reinstate",
+        "remember", "renew", "restore", "revoke", "supersede", "undo", "unpin", "workspaces",
     }
 )  # fmt: skip
 """The verbs that take a ``request_id``; ``wire.VERBS`` says the same, and a test holds the two together."""
@@ -144,7 +144,7 @@ class Identity:
         return full
 
     def _events(self, body: Body) -> dict[str, Any]:
-        """Each event gets an id, by which a repeat is recognised, and the workspace; a single one the caller too."""
+        """Each event gets an id, by which a repeat is recognized, and the workspace; a single one the caller too."""
         if "events" in body:
             # What is no object is left as it is: the daemon says what is wrong with it.
             several = [self._event(event) if isinstance(event, Mapping) else event for event in body["events"]]

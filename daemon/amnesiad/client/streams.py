@@ -1,4 +1,5 @@
-"""Requests and answers of any length for the asyncio client: export, import and the feed, each on its own connection."""
+"""Requests and answers of any length for the asyncio client: export, import and the feed, each on its own
+connection."""
 
 from __future__ import annotations
 
@@ -47,9 +48,9 @@ async def streamed(
 ) -> AsyncIterator[AsyncIterator[bytes]]:
     """Send a request and give the lines of its answer as they come.
 
-    ``timeout_s`` bounds each wait for the daemon: to read on, for the answer's status, and for more of its lines, unless
-    ``silence_s`` grants those more.
-    ``upload`` is a body, lines to send in chunks, or ``None`` for a GET. Raises what the daemon refuses with.
+    ``timeout_s`` bounds each wait for the daemon: to read on, for the answer's status, and for more of its lines,
+    unless ``silence_s`` grants those more. ``upload`` is a body, lines to send in chunks, or ``None`` for a GET. Raises
+    what the daemon refuses with.
     """
     try:
         reader, writer = await asyncio.open_unix_connection(path)
@@ -137,7 +138,8 @@ async def _feed(reader: asyncio.StreamReader, answer: _Answer) -> None:
 
 
 async def _lines(path: str, reader: asyncio.StreamReader, answer: _Answer, silence_s: float) -> AsyncIterator[bytes]:
-    """Lines without their ends, empty ones included; a stream that stops before its end raises, and so does a silent one."""
+    """Lines without their ends, empty ones included; a stream that stops before its end raises, and so does a silent
+    one."""
     while True:
         *complete, rest = answer.body.split(b"\n")
         answer.body = bytearray(rest)

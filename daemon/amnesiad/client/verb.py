@@ -34,8 +34,8 @@ class Verb(Generic[P, A]):
 
 
 def verb(name: str) -> Callable[[Callable[P, A]], Verb[P, A]]:
-    """Make a verb of the function that builds its body. The function is called what callers call the method, for Python's
-    own ``TypeError`` for a wrong argument repeats it."""
+    """Make a verb of the function that builds its body. The function is called what callers call the method, for
+    Python's own ``TypeError`` for a wrong argument repeats it."""
 
     def offer(signature: Callable[P, A]) -> Verb[P, A]:
         return Verb(name, signature)

@@ -67,8 +67,8 @@ def recall(
     peek: bool = False,
     after: str | None = None,
 ) -> wire.RecallAnswer:
-    """Live notes, the most relevant first; stale ones are marked, revoked ones come apart as deterrents. ``peek`` renews
-    nothing."""
+    """Live notes, the most relevant first; stale ones are marked, revoked ones come apart as deterrents. ``peek``
+    renews nothing."""
     return asks(locals())
 
 

@@ -197,7 +197,8 @@ def check_authority(note: Note, caller: Caller, verb: str, reason: str | None) -
         )
     if note.provenance == "user-stated" and not (caller.on_behalf and reason):
         raise Forbidden(
-            f"note {note.id} states what the user said: an agent may {verb} it only on the user's behalf, with a reason",
+            f"note {note.id} states what the user said: an agent may {verb} it only on the user's behalf, with a "
+            "reason",
             rule="provenance",
             hint='send caller.on_behalf "user" and a reason',
         )

@@ -82,8 +82,8 @@ def lease_ttl(note: Note, policy: Policy) -> int | None:
 
 
 def fallen(curve: Curve, base: float, steepness: float, fraction: float) -> float:
-    """What is left of ``base`` after ``fraction`` of the TTL. The one formula of the lease clock: searching and settling
-    must agree to the bit."""
+    """What is left of ``base`` after ``fraction`` of the TTL. The one formula of the lease clock: searching and
+    settling must agree to the bit."""
     if curve == "ebbinghaus":
         return base * math.exp(-steepness * fraction)
     if curve == "linear":
@@ -108,7 +108,8 @@ def strength(note: Note, policy: Policy, now: int) -> float:
 
 
 def stale_at(note: Note, policy: Policy) -> int | None:
-    """The earliest instant at which the lease makes the unused note stale, or ``None`` if it ends first or never does."""
+    """The earliest instant at which the lease makes the unused note stale, or ``None`` if it ends first or never
+    does."""
     return _course(note, policy)[0]
 
 
@@ -149,7 +150,8 @@ def _course(note: Note, policy: Policy) -> tuple[int | None, int | None]:
 
 @lru_cache(maxsize=SHAPES)
 def _fall(curve: Curve, base: float, steepness: float, ttl: int, limit: float) -> int | None:
-    """The first millisecond after the reference at which the strength is below ``limit``; ``None`` if not within the TTL.
+    """The first millisecond after the reference at which the strength is below ``limit``; ``None`` if not within the
+    TTL.
 
     The closed formula finds it to a rounding; the strength that everything else uses then decides, so that no two
     places can disagree by a millisecond. The bracket around the guess doubles, so that a curve too flat for the

@@ -123,7 +123,8 @@ class Restored(NoteEvent, frozen=True, gc=False, kw_only=True, tag="restored"):
 class Mirrored(NoteEvent, frozen=True, gc=False, kw_only=True, tag="mirrored"):
     """What became of the item that the note mirrors in another store: the result of a governor, not a transition.
 
-    ``absent`` was found gone already, ``kept`` belongs to a note that lives, ``failed`` was tried as often as is sensible.
+    ``absent`` was found gone already, ``kept`` belongs to a note that lives, ``failed`` was tried as often as is
+    sensible.
     """
 
     target: str

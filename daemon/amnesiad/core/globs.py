@@ -1,7 +1,8 @@
 """Path patterns, matched by whole components: what a trigger's ``path`` means wherever it is asked.
 
 ``*`` and ``?`` never cross a slash, ``**`` stands for any number of components, ``[...]`` for one character. A pattern
-without a slash names a file wherever it lies (``*.py``, ``Makefile``); one that ends in a slash covers everything below.
+without a slash names a file wherever it lies (``*.py``, ``Makefile``); one that ends in a slash covers everything
+below.
 """
 
 from __future__ import annotations

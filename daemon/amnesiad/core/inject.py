@@ -123,8 +123,8 @@ def select(
 
     ``find(id)`` is the live note settled at ``now`` if the caller may see it. ``words`` holds those of every note and
     deterrent. ``cost(id)`` is ``note_cost`` and is asked only for notes that are tried; ``units(id, line)`` is
-    ``line_units``. Both are worth keeping. ``last_access(id)`` is epoch milliseconds, 0 for never. The finished block is
-    counted again, and gives up its last lines should an estimate have been too low.
+    ``line_units``. Both are worth keeping. ``last_access(id)`` is epoch milliseconds, 0 for never. The finished block
+    is counted again, and gives up its last lines should an estimate have been too low.
     """
     room = _Room(counter, budget_tokens - _frame_cost(counter, budget_tokens), cost)
     corrected = [(id_, line) for id_, line in step.corrections if room.take(line_cost(counter, line))]

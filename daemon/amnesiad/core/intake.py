@@ -41,7 +41,8 @@ MIN_PREFIX: Final = 4
 
 
 def check_text(value: str, field: str, limit_bytes: int, *, shorter: str = "say it shorter") -> str:
-    """``value`` if it is 1..``limit_bytes`` UTF-8 bytes without NUL or lone surrogates. ``shorter``: the hint past them."""
+    """``value`` if it is 1..``limit_bytes`` UTF-8 bytes without NUL or lone surrogates. ``shorter``: the hint past
+    them."""
     if not value:
         raise Invalid(f"{field} is empty", field=field, hint="give it at least one character")
     try:
@@ -201,7 +202,8 @@ def check_note_address(value: str, field: str = "id") -> str:
     text = value.lower()
     if not MIN_PREFIX <= len(text) <= NOTE_ID_LENGTH or any(char not in NOTE_ID_ALPHABET for char in text):
         raise Invalid(
-            f"{field} must be a note id: {NOTE_ID_LENGTH} characters of {NOTE_ID_ALPHABET}, or a prefix of {MIN_PREFIX} or more",
+            f"{field} must be a note id: {NOTE_ID_LENGTH} characters of {NOTE_ID_ALPHABET}, or a prefix of "
+            f"{MIN_PREFIX} or more",
             field=field,
         )
     return text

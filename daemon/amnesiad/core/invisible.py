@@ -1,7 +1,7 @@
 """Characters that show nothing, and texts made of nothing else.
 
-What is kept must be seen when it is shown: ``render`` drops these characters, so ``intake`` takes no text without others,
-and what looks for words looks for those that are seen.
+What is kept must be seen when it is shown: ``render`` drops these characters, so ``intake`` takes no text without
+others, and what looks for words looks for those that are seen.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ INVISIBLE: Final = frozenset(
 variation selectors 15 and 16 are not among them: emoji need them."""
 
 SELECTORS: Final = frozenset((0xFE0E, 0xFE0F))
-"""The two variation selectors that say whether a sign is drawn as text or as an emoji; behind a letter they do nothing."""
+"""The two variation selectors that say whether a sign is drawn as text or as an emoji; behind a letter they do
+nothing."""
 
 
 def dropped(code: int) -> bool:
@@ -50,7 +51,8 @@ REMEMBERED: Final = 0x10000
 
 
 class _Seen(dict[int, int | None]):
-    """A table for ``str.translate`` that drops what shows nothing, and decides about a character when it first meets it."""
+    """A table for ``str.translate`` that drops what shows nothing, and decides about a character when it first meets
+    it."""
 
     def __missing__(self, code: int) -> int | None:
         kept = None if dropped(code) or code in SELECTORS else code

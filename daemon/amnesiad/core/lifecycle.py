@@ -37,7 +37,8 @@ MAX_WORKSPACE_BYTES: Final = 4096
 
 
 class LifecycleEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One inbound event as any process may XADD it. ``at`` is the producer's epoch ms, ``source`` names the producer."""
+    """One inbound event as any process may XADD it. ``at`` is the producer's epoch ms, ``source`` names the
+    producer."""
 
     event: EventName
     workspace: str

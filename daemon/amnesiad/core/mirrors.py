@@ -1,8 +1,9 @@
 """Notes that mirror an item of another store: the pointer that says which, and the record of what became of it there.
 
-A note's ``source_ref`` may point at items elsewhere, as ``target:id``, several of them joined by ``+``. It is a bare fact,
-so it outlives the words, and whoever governs the other store can still read it from a forgotten note. This module reads
-and writes the pointer and decides whether a result is news; it reaches no other store, and no result moves a note's state.
+A note's ``source_ref`` may point at items elsewhere, as ``target:id``, several of them joined by ``+``. It is a bare
+fact, so it outlives the words, and whoever governs the other store can still read it from a forgotten note. This module
+reads and writes the pointer and decides whether a result is news; it reaches no other store, and no result moves a
+note's state.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def mirrors_of(source_ref: str | None) -> dict[str, str]:
 def mirror(note: Note, caller: Caller, now: int, *, target: str, result: MirrorResult) -> list[AnyNoteEvent]:
     """Record what became of the note's item in ``target``; ``[]`` where that is the last that is known of it.
 
-    Whoever sees the note may: it adds no words and moves no state. Raises ``Refused`` for a target that the note does not
-    point at.
+    Whoever sees the note may: it adds no words and moves no state. Raises ``Refused`` for a target that the note does
+    not point at.
     """
     if target not in mirrors_of(note.source_ref):
         raise Refused(

@@ -123,7 +123,8 @@ class Words(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Version of the event (as a string) -> the reason its author gave."""
 
     def size(self) -> int:
-        """UTF-8 bytes of content, key, tags, anchor paths, trigger texts and reasons: what the capacity bounds count."""
+        """UTF-8 bytes of content, key, tags, anchor paths, trigger texts and reasons: what the capacity bounds
+        count."""
         total = len(self.content.encode()) + sum(len(tag.encode()) for tag in self.tags)
         if self.key:
             total += len(self.key.encode())

@@ -1,5 +1,5 @@
-"""Which notes may have to do with a path, found without asking each: by anchor, by trigger, and by what texts must hold.
-Pure.
+"""Which notes may have to do with a path, found without asking each: by anchor, by trigger, and by what texts must
+hold. Pure.
 
 Of anchors it is exactly those that have one; else it may be too many and is never too few, and ``recall.path_grade``
 decides. Anchors are filed under their path and under every folder above it, since a question about a folder concerns

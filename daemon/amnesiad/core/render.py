@@ -125,7 +125,8 @@ def memory_line(note: Note, words: Words, policy: Policy, now: int) -> str:
 
 
 def widest_memory_line(note: Note, words: Words, policy: Policy) -> str:
-    """The same line with the costliest remaining life: what it costs holds until the note's version or policy changes."""
+    """The same line with the costliest remaining life: what it costs holds until the note's version or policy
+    changes."""
     leased = not note.pinned and clocks.lease_ttl(note, policy) is not None
     return _memory_line(note, words, WIDEST_LIFE if leased else _life(note, policy, 0))
 

@@ -40,7 +40,8 @@ _UNITS_MS: Final = {"w": 7 * DAY_MS, "d": DAY_MS, "h": HOUR_MS, "m": MINUTE_MS, 
 # Each unit at most once, from large to small; 18 digits keep int() cheap and still exceed every limit.
 _DURATION: Final = re.compile("".join(rf"(?:(?P<{unit}>[0-9]{{1,18}}){unit}(?![a-z]))?" for unit in _UNITS_MS))
 DURATION_PATTERN: Final = re.sub(r"\?P<\w+>", "", _DURATION.pattern)
-"""The same for those who have no names for groups: an expression any language reads. It also takes empty text and 0s."""
+"""The same for those who have no names for groups: an expression any language reads. It also takes empty text and
+0s."""
 _ISO: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"(?:[Tt ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]{1,9})?)?(?:[Zz]|[+-][0-9]{2}:?[0-9]{2}|[+-][0-9]{2})?)?"
@@ -49,7 +50,7 @@ _DIGITS: Final = re.compile(r"[0-9]{1,18}")
 TIME_PATTERN: Final = f"{_DIGITS.pattern}|{_ISO.pattern}"
 """Every text that may be an instant. It also takes impossible dates and numbers out of range."""
 _QUOTE_LENGTH: Final = 60
-"""How much of a wrong value an error repeats: enough to recognise it, too little to flood a log."""
+"""How much of a wrong value an error repeats: enough to recognize it, too little to flood a log."""
 _QUOTE_DEPTH: Final = 3
 """How many lists and objects within one another an error repeats; deeper ones would not fit the line."""
 
@@ -70,8 +71,8 @@ def quoted(value: object) -> str:
 
 
 def _literal(value: object, depth: int) -> str:
-    """The words of JSON for what it has words for, ISO 8601 for the dates and times of a TOML file. Texts stay as Python
-    writes them, which escapes whatever does not print."""
+    """The words of JSON for what it has words for, ISO 8601 for the dates and times of a TOML file. Texts stay as
+    Python writes them, which escapes whatever does not print."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, date | time):

@@ -1,4 +1,5 @@
-"""Which notes an occasion may concern, found without asking each: triggers filed by something they need literally. Pure.
+"""Which notes an occasion may concern, found without asking each: triggers filed by something they need literally.
+Pure.
 
 Whatever a trigger demands is a necessary condition: its event, a path's name, folder or extension, a piece of a command
 or of a word. Each trigger is filed under *one* such piece, the one that fewest others are filed under at that moment,

@@ -54,7 +54,8 @@ def undo(
     reason: str | None = None,
     size: int | None = None,
 ) -> Undone:
-    """Take back the last event of ``history``: every event of the note, oldest first, with what time owes it at ``now``.
+    """Take back the last event of ``history``: every event of the note, oldest first, with what time owes it at
+    ``now``.
 
     ``words`` are the note's, ``note_of(id)`` another note settled at ``now``, ``size`` as in ``decisions.reinstate``.
     Raises ``Refused`` with the way out where the table has no way back, and whatever the command that leads back does.

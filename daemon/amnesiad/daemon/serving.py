@@ -170,8 +170,8 @@ async def _keep_small(service: Service) -> None:
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run ``work`` until SIGTERM or SIGINT comes, its terminal closes, or it ends by itself; then it is cancelled and waited
-    for. What ``nohup`` started outlives its terminal.
+    """Run ``work`` until SIGTERM or SIGINT comes, its terminal closes, or it ends by itself; then it is cancelled and
+    waited for. What ``nohup`` started outlives its terminal.
 
     More signals change nothing: every step of a shutdown has its own limit of time. Raises what ``work`` raised.
     """

@@ -1,7 +1,7 @@
 """``amnesia up``: store, daemon and one worker in the foreground; all that one machine needs.
 
-The store is the embedded one where no ``redis_url`` is set: its directory below the state directory has one owner, and a
-second ``up`` on it is refused with the first one's process id. Store and worker are started again when they die.
+The store is the embedded one where no ``redis_url`` is set: its directory below the state directory has one owner, and
+a second ``up`` on it is refused with the first one's process id. Store and worker are started again when they die.
 Shutdown: the daemon in its own order, then the worker, then the store; the store is last, since both write to it to
 their end.
 """
@@ -36,7 +36,8 @@ logger = structlog.get_logger()
 
 
 def run_up(settings: Settings) -> int:
-    """Run everything until SIGTERM or SIGINT, and return the exit code. One line on standard output says it is ready."""
+    """Run everything until SIGTERM or SIGINT, and return the exit code. One line on standard output says it is
+    ready."""
     return run_process(settings, "up", lambda: _up(settings))
 
 

@@ -89,12 +89,13 @@ class _Step(NamedTuple):
 
 
 def apply(changes: Sequence[Change]) -> None:
-    """Make the changes. A link stays one, and what it leads to is changed. Raises ``Invalid``; nothing has changed then,
-    unless it names a file that could not be put back.
+    """Make the changes. A link stays one, and what it leads to is changed. Raises ``Invalid``; nothing has changed
+    then, unless it names a file that could not be put back.
 
     Each file is written anew beside the old one, and so is the old one's copy; only when all of that is written do the
-    new ones take their places, and where one cannot, the old ones return to theirs. No reader ever sees half a file, and
-    a full disk or a directory that is closed leaves nothing half done. Only a process that is killed in between does.
+    new ones take their places, and where one cannot, the old ones return to theirs. No reader ever sees half a file,
+    and a full disk or a directory that is closed leaves nothing half done. Only a process that is killed in between
+    does.
     """
     with contextlib.ExitStack() as drafts:
         steps = []

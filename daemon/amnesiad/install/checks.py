@@ -24,7 +24,8 @@ class Check(NamedTuple):
 
 
 def examine(where: settings.Places, socket: str, platform: str = sys.platform) -> Iterator[Check]:
-    """The hooks of each agent that is connected, then the service. ``socket`` is where the daemon of this user listens."""
+    """The hooks of each agent that is connected, then the service. ``socket`` is where the daemon of this user
+    listens."""
     connected = False
     for agent in AGENTS.values():
         for check in _agent(agent, where, socket):

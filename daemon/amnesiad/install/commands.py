@@ -41,7 +41,8 @@ def hook_line(agent: str, form: Form, *, socket: str, workspace: str | None = No
     # A workspace that the environment names would have to be quoted for a URL, which a shell cannot.
     unnamed = "" if workspace else '[ -z "$AMNESIA_WORKSPACE" ] && '
     return _for_sh(
-        f'if {unnamed}command -v curl >/dev/null; then answer=$({curl}) && printf %s "$answer"; else {python}; fi || true'
+        f'if {unnamed}command -v curl >/dev/null; then answer=$({curl}) && printf %s "$answer"; '
+        f"else {python}; fi || true"
     )
 
 

@@ -70,7 +70,8 @@ def put(text: str, path: Path, value: Any) -> str:
 
 
 def take(text: str, path: Path) -> str:
-    """The text without the member at ``path``, and without the comma that it needed. Nothing there: the text as it is."""
+    """The text without the member at ``path``, and without the comma that it needed. Nothing there: the text as it
+    is."""
     at = _start(text)
     for step in path[:-1]:
         found = _member(text, at, step)

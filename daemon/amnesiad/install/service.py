@@ -28,7 +28,8 @@ WATCHDOG_S: Final = 60
 START_S: Final = 600
 """Until the workspaces used last are loaded; the store of a large installation is read first."""
 STOP_S: Final = 60
-"""Requests in flight, a job under way and the last writing of the store have limits of their own, below this together."""
+"""Requests in flight, a job under way and the last writing of the store have limits of their own, below this
+together."""
 
 
 class Service(NamedTuple):
@@ -131,8 +132,8 @@ WantedBy=default.target
 
 
 def _quoted(text: str) -> str:
-    """One word of a unit's line, with ``%``, which systemd expands, doubled. ``$`` stays: neither in ``Environment=`` nor
-    in the path of a program is it a sign, and doubled it would be two."""
+    """One word of a unit's line, with ``%``, which systemd expands, doubled. ``$`` stays: neither in ``Environment=``
+    nor in the path of a program is it a sign, and doubled it would be two."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("%", "%%")
     return f'"{escaped}"' if escaped != text or any(sign in text for sign in " '\t=$") else text
 

@@ -1,7 +1,8 @@
-"""Anthropic's memory tool over notes: ``MemoryTool`` and ``AsyncMemoryTool`` keep the files of ``/memories`` in a workspace.
+"""Anthropic's memory tool over notes: ``MemoryTool`` and ``AsyncMemoryTool`` keep the files of ``/memories`` in a
+workspace.
 
-What a command does, and how files are kept in notes, is ``amnesiad.integrations.commands``'; here are the two tools that
-carry its requests, for a blocking client and for an asynchronous one.
+What a command does, and how files are kept in notes, is ``amnesiad.integrations.commands``'; here are the two tools
+that carry its requests, for a blocking client and for an asynchronous one.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ def _refused(error: AmnesiaError) -> ToolError:
 class MemoryTool(BetaAbstractMemoryTool):
     """The memory tool for a blocking client. See the module.
 
-    Arguments left out are taken from their ``AMNESIA_*`` variables. ``kind`` and ``ttl`` (``"7d"``, milliseconds) are those
-    of the notes; without them the workspace's policy decides. ``scope`` narrows the files to the session's or the team's own.
+    Arguments left out are taken from their ``AMNESIA_*`` variables. ``kind`` and ``ttl`` (``"7d"``, milliseconds) are
+    those of the notes; without them the workspace's policy decides. ``scope`` narrows the files to the session's or the
+    team's own.
     """
 
     def __init__(
@@ -66,7 +68,8 @@ class MemoryTool(BetaAbstractMemoryTool):
             raise _refused(error) from error
 
     def execute(self, command: Any) -> str:
-        """The answer to one command, which says itself which it is. Raises ``ToolError`` with what a model can act on."""
+        """The answer to one command, which says itself which it is. Raises ``ToolError`` with what a model can act
+        on."""
         return self._run(self._commands.asked(command))
 
     # Which of them it is, a command says itself.

@@ -1,11 +1,13 @@
-"""The Claude Agent SDK's hooks, handed to the daemon: ``hooks(…)`` for ``ClaudeAgentOptions``, or ``Memory`` around a client.
+"""The Claude Agent SDK's hooks, handed to the daemon: ``hooks(…)`` for ``ClaudeAgentOptions``, or ``Memory`` around a
+client.
 
-The SDK calls its hooks with the payloads of Claude Code and takes Claude Code's answers, so a payload goes to the daemon
-as it comes, and the answer back as it is. What a hook may bring into a context, and what it tells of an agent's life, is the
-daemon's to know. A hook never stands in the agent's way: where memory is away, slow, or refuses, it says nothing.
+The SDK calls its hooks with the payloads of Claude Code and takes Claude Code's answers, so a payload goes to the
+daemon as it comes, and the answer back as it is. What a hook may bring into a context, and what it tells of an agent's
+life, is the daemon's to know. A hook never stands in the agent's way: where memory is away, slow, or refuses, it says
+nothing.
 
-The SDK has no hooks for a session's beginning and end. What a new context is told comes with its first prompt, and the end
-is told by ``Memory.aclose``; a session that only ``hooks()`` knew of ends by its lease.
+The SDK has no hooks for a session's beginning and end. What a new context is told comes with its first prompt, and the
+end is told by ``Memory.aclose``; a session that only ``hooks()`` knew of ends by its lease.
 """
 
 from __future__ import annotations
@@ -55,8 +57,8 @@ _logger: Final = logging.getLogger(__name__)
 class Memory:
     """The memory of the agents that one program runs through the SDK, an asynchronous context manager.
 
-    ``workspace`` is by default ``AMNESIA_WORKSPACE``, else the one that an agent's directory belongs to. ``timeout_s`` bounds
-    each hook.
+    ``workspace`` is by default ``AMNESIA_WORKSPACE``, else the one that an agent's directory belongs to. ``timeout_s``
+    bounds each hook.
     """
 
     def __init__(
@@ -112,7 +114,8 @@ class Memory:
         return cast(HookJSONOutput, await self._tell(given))
 
     async def _tell(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """The daemon's answer; ``{}`` where there is none. Says once in the log that memory is away, and of what kind."""
+        """The daemon's answer; ``{}`` where there is none. Says once in the log that memory is away, and of what
+        kind."""
         sent = {name: value for name, value in payload.items() if name not in UNSENT}
         try:
             async with asyncio.timeout(self._timeout_s):

@@ -1,14 +1,16 @@
-"""The memory tool's six commands over notes: each is a generator of requests that is sent their answers, and returns a text.
+"""The memory tool's six commands over notes: each is a generator of requests that is sent their answers, and returns a
+text.
 
-A file is one note, or several numbered parts where it is longer than a note may be, cut between paragraphs. A part's key
-is ``path#number``, so that a changed part supersedes the old one in one step and two writers cannot leave two; the key is
-also the first line of its content, for a part is read outside its file too, and a text lives only once in a workspace.
-Tags name the file and every directory above it.
+A file is one note, or several numbered parts where it is longer than a note may be, cut between paragraphs. A part's
+key is ``path#number``, so that a changed part supersedes the old one in one step and two writers cannot leave two; the
+key is also the first line of its content, for a part is read outside its file too, and a text lives only once in a
+workspace. Tags name the file and every directory above it.
 
 Files end as notes do. Viewing a file renews all of it; one that nobody views fades and goes, and what has gone from the
-middle of a file is said where the file is shown. ``delete`` forgets a file with all that it ever held under its name, and
-``rename`` writes it anew and forgets it under the old one. A command is several requests: it writes before it forgets, so
-that one which is cut off leaves too much rather than too little. There is no file system behind it; paths are names.
+middle of a file is said where the file is shown. ``delete`` forgets a file with all that it ever held under its name,
+and ``rename`` writes it anew and forgets it under the old one. A command is several requests: it writes before it
+forgets, so that one which is cut off leaves too much rather than too little. There is no file system behind it; paths
+are names.
 
 No I/O and no library here; what is refused is ``Invalid``, in words that a model can act on.
 """
@@ -121,7 +123,8 @@ class Commands:
         if len(places) > 1:
             lines = ", ".join(str(text.count("\n", 0, place) + 1) for place in places)
             raise Invalid(
-                f"No replacement was performed. Multiple occurrences of old_str in lines: {lines}. Please ensure it is unique"
+                f"No replacement was performed. Multiple occurrences of old_str in lines: {lines}. "
+                "Please ensure it is unique"
             )
         changed = text[: places[0]] + new + text[places[0] + len(old) :]
         remarks = yield from self._rewrite(file, changed)

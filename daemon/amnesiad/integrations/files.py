@@ -83,7 +83,8 @@ def assembled(notes: Iterable[Mapping[str, Any]]) -> dict[str, File]:
 
 
 def pieces_of(text: str, room: int) -> list[str]:
-    """The text in pieces of at most ``room`` bytes: paragraphs together as long as they fit, else lines, else characters."""
+    """The text in pieces of at most ``room`` bytes: paragraphs together as long as they fit, else lines, else
+    characters."""
     pieces: list[str] = []
     held, size = [""], 0
     for unit in _units(text, room):

@@ -6,14 +6,15 @@
     async with Governor({"mem0": Mem0Items(engine)}, workspace="/src/app", place=Path("governor.seq")) as governor:
         await governor.run()
 
-A note points at its items in ``source_ref``, a bare fact that outlives its words. A governor follows the feed and compares, for
-each note that moved, how it stands with what is last known of its items: an item of a note that lives is shown, one of a
-note that ended is hidden (deleted, where its store cannot hide), and one of a forgotten note is deleted. The result goes into
-the note's history. It looks at how a note stands and not at what the event said, so an event told twice, or late, does nothing
-twice; and it records after it has acted, so a crash in between repeats the deletion and loses none.
+A note points at its items in ``source_ref``, a bare fact that outlives its words. A governor follows the feed and
+compares, for each note that moved, how it stands with what is last known of its items: an item of a note that lives is
+shown, one of a note that ended is hidden (deleted, where its store cannot hide), and one of a forgotten note is
+deleted. The result goes into the note's history. It looks at how a note stands and not at what the event said, so an
+event told twice, or late, does nothing twice; and it records after it has acted, so a crash in between repeats the
+deletion and loses none.
 
-An item belongs to one note, or to a note and its successors: an item that the living successor points at too is kept. Notes
-that the governor's caller may not see it does not govern.
+An item belongs to one note, or to a note and its successors: an item that the living successor points at too is kept.
+Notes that the governor's caller may not see it does not govern.
 """
 
 from __future__ import annotations
@@ -109,8 +110,9 @@ class Governor:
     """Follows one workspace and brings the items of ``targets`` (name in ``source_ref``: store) in line with its notes.
 
     ``place`` is a file that keeps how far the feed was followed; without one, or without the file, everything from the
-    beginning is looked at, and what was done before is not done again. ``attempts`` and ``first_pause_s`` bound the tries
-    of one deletion. It calls as ``agent``, who sees the notes of the workspace; with role ``human`` it sees those of sessions too.
+    beginning is looked at, and what was done before is not done again. ``attempts`` and ``first_pause_s`` bound the
+    tries of one deletion. It calls as ``agent``, who sees the notes of the workspace; with role ``human`` it sees those
+    of sessions too.
     """
 
     def __init__(
@@ -167,7 +169,8 @@ class Governor:
             pause_s = min(pause_s * GROWTH, LONGEST_PAUSE_S)
 
     async def sweep(self) -> int:
-        """Look at every note that ended, whatever was followed: tries again what failed. Returns how many results are new."""
+        """Look at every note that ended, whatever was followed: tries again what failed. Returns how many results are
+        new."""
         cursor: str | None = None
         new = 0
         while True:
@@ -202,7 +205,7 @@ class Governor:
             fresh.write_text(self.seq)
             os.replace(fresh, self._place)  # noqa: PTH105 - in one step, whatever stands there
 
-    # -- one note --------------------------------------------------------------------------------------------------------
+    # -- one note -----------------------------------------------------------------------------------------------------
 
     async def _govern(self, note: NoteView) -> int:
         mirrors = mirrors_of(note.source_ref)

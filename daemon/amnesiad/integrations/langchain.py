@@ -1,8 +1,8 @@
 """A LangChain agent that is reminded before each model call, and whose turns end: ``AmnesiaMiddleware``.
 
-The notes stand in the system message of the one request, so the agent's state, and with it what every later call costs, does
-not grow. After the agent has ended its turn, the workspace is told, and settles. An agent whose memory is away goes on
-without it.
+The notes stand in the system message of the one request, so the agent's state, and with it what every later call costs,
+does not grow. After the agent has ended its turn, the workspace is told, and settles. An agent whose memory is away
+goes on without it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ except ImportError as error:
 class AmnesiaMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """Injects the notes of ``workspace`` into each model request, and reports the end of each turn.
 
-    ``budget_tokens`` bounds the block (default: the policy's ``max_injected_tokens``). The session is the one given, else the
-    thread of the graph's checkpoints. Other arguments are those of ``amnesiad.AsyncClient``.
+    ``budget_tokens`` bounds the block (default: the policy's ``max_injected_tokens``). The session is the one given,
+    else the thread of the graph's checkpoints. Other arguments are those of ``amnesiad.AsyncClient``.
     """
 
     def __init__(

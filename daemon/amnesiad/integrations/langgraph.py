@@ -1,17 +1,18 @@
 """A LangGraph store whose items end: ``AmnesiaStore`` is a ``BaseStore`` over the notes of one workspace.
 
 An item is one note. Its content is the item's address and its value, both as JSON, because a text lives once in a
-workspace and two items may hold the same value. The address is also the note's key, so ``put`` supersedes in one step and
-two writers cannot leave two values. Tags name every prefix of the namespace, so a search finds what lies below one.
+workspace and two items may hold the same value. The address is also the note's key, so ``put`` supersedes in one step
+and two writers cannot leave two values. Tags name every prefix of the namespace, so a search finds what lies below one.
 
-One store is one workspace, whatever the namespaces: a search by prefix spans namespaces, and one answer cannot be ranked
-across workspaces, whose notes and bounds are apart. Where tenants must be apart, give each a store with a workspace of its
-own. TTLs are the store's minutes on a flat curve: an item is whole until it ends. ``delete`` forgets the item with the values
-it had before. What LangGraph asks about vectors (``index``) does not apply: search is the daemon's own.
+One store is one workspace, whatever the namespaces: a search by prefix spans namespaces, and one answer cannot be
+ranked across workspaces, whose notes and bounds are apart. Where tenants must be apart, give each a store with a
+workspace of its own. TTLs are the store's minutes on a flat curve: an item is whole until it ends. ``delete`` forgets
+the item with the values it had before. What LangGraph asks about vectors (``index``) does not apply: search is the
+daemon's own.
 
-An item whose kind is perishable (the default, ``fact``) is erased at the end of its TTL, and counts towards the workspace's
-``max_store_bytes``, beyond which the weakest go; a record, such as ``finding``, is never evicted, and keeps its words when its
-TTL is over. Value and address are bound by ``max_item_bytes``.
+An item whose kind is perishable (the default, ``fact``) is erased at the end of its TTL, and counts towards the
+workspace's ``max_store_bytes``, beyond which the weakest go; a record, such as ``finding``, is never evicted, and keeps
+its words when its TTL is over. Value and address are bound by ``max_item_bytes``.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ MAX_DEPTH: Final = MAX_TAGS - 2
 PAGE: Final = 1000
 """Notes of one list: the most that one request takes."""
 MAX_RANKED: Final = 100
-"""Items that a query ranks: the most that one recall returns. Those behind them follow, newest first, without a score."""
+"""Items that a query ranks: the most that one recall returns. Those behind them follow, newest first, without a
+score."""
 MS_PER_MINUTE: Final = 60_000
 
 Namespace = tuple[str, ...]
@@ -134,8 +136,8 @@ class AmnesiaStore(BaseStore):
             return cast(list[Result], end.value)
 
     def _steps(self, ops: Sequence[Op]) -> Steps:
-        """The whole of a batch without any I/O: yields requests, is sent their answers or thrown a refusal, and returns the
-        results."""
+        """The whole of a batch without any I/O: yields requests, is sent their answers or thrown a refusal, and returns
+        the results."""
         for op in ops:
             validate_op_namespace(op)
         results: list[Result] = []
@@ -225,7 +227,7 @@ def _read_all(notes: Iterable[Mapping[str, Any]]) -> Iterator[_Found]:
     return (found for found in map(_read, notes) if found is not None)
 
 
-# -- operations ----------------------------------------------------------------------------------------------------------
+# -- operations ------------------------------------------------------------------------------------------------------
 
 
 def _get(op: GetOp, used: list[_Found]) -> Generator[list[Ask], Answers, Item | None]:
@@ -283,7 +285,7 @@ def _renew(used: Iterable[_Found]) -> Generator[list[Ask], Answers, None]:
             continue
 
 
-# -- addresses -------------------------------------------------------------------------------------------------------------
+# -- addresses -------------------------------------------------------------------------------------------------------
 
 
 def _tags(namespace: Namespace, key: str) -> list[str]:
@@ -317,7 +319,7 @@ def _ttl_ms(put: PutOp) -> int | None:
     return None if put.ttl is None else round(put.ttl * MS_PER_MINUTE)
 
 
-# -- conditions ------------------------------------------------------------------------------------------------------------
+# -- conditions ------------------------------------------------------------------------------------------------------
 
 
 def _matches(namespace: Namespace, wanted: MatchCondition) -> bool:
@@ -336,7 +338,8 @@ def _passes(value: Mapping[str, Any], wanted: Mapping[str, Any] | None) -> bool:
 
 
 def _agrees(value: Any, wanted: Any) -> bool:
-    """Whether a value meets a condition: operators, else equality, of objects by the fields that the condition names."""
+    """Whether a value meets a condition: operators, else equality, of objects by the fields that the condition
+    names."""
     if isinstance(wanted, Mapping):
         if any(str(name).startswith("$") for name in wanted):
             return all(_compares(value, operator, operand) for operator, operand in wanted.items())

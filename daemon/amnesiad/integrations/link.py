@@ -1,8 +1,8 @@
 """One caller's way to the daemon for adapters: blocking or from any event loop, as strictly or as softly as they need.
 
-``ask`` and ``aask`` raise the errors of ``amnesiad.errors``. ``block`` and ``report``, with their asynchronous twins, fail
-open: an agent goes on without memory when memory is away, and a warning in the log says so once. No words of a note or a
-prompt are ever logged. Frameworks and their shapes are the other modules' business.
+``ask`` and ``aask`` raise the errors of ``amnesiad.errors``. ``block`` and ``report``, with their asynchronous twins,
+fail open: an agent goes on without memory when memory is away, and a warning in the log says so once. No words of a
+note or a prompt are ever logged. Frameworks and their shapes are the other modules' business.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def missing(library: str, extra: str) -> str:
 
 
 def token(name: object) -> str:
-    """A framework's id, a number or UUID too, as one that may enter the log: as it is where it fits, else a digest of it."""
+    """A framework's id, a number or UUID too, as one that may enter the log: as it is where it fits, else a digest of
+    it."""
     text = str(name)
     if len(text) <= MAX_ID_CHARS and re.fullmatch(ID_PATTERN, text):
         return text
@@ -59,8 +60,8 @@ def session_of(name: object) -> str | None:
 class Link:
     """Connections of one caller in one workspace, opened when they are first needed. Threads may share it, and loops.
 
-    ``who`` names workspace and caller as the arguments of ``Client`` do; what it leaves out is taken from its ``AMNESIA_*``
-    variable. ``timeout_s`` bounds each request.
+    ``who`` names workspace and caller as the arguments of ``Client`` do; what it leaves out is taken from its
+    ``AMNESIA_*`` variable. ``timeout_s`` bounds each request.
     """
 
     def __init__(
@@ -211,7 +212,8 @@ def _whose(caller: Body) -> Body:
 
 
 def _parts(asks: Sequence[Ask]) -> Iterator[list[dict[str, Any]]]:
-    """The requests in as few batches as their bounds allow. One that is too large by itself goes alone, to be refused."""
+    """The requests in as few batches as their bounds allow. One that is too large by itself goes alone, to be
+    refused."""
     part: list[dict[str, Any]] = []
     size = 0
     for verb, body in asks:

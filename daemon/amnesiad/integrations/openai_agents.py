@@ -6,10 +6,10 @@
     agent = Agent(name="main", tools=memory.tools())
     await Runner.run(agent, "…", hooks=memory, run_config=RunConfig(call_model_input_filter=memory.remind))
 
-The filter adds the notes to the instructions of one model call; the conversation that the SDK keeps does not grow. The hooks
-report signs of life and the end of each turn. Whoever holds the conversation speaks for its session, so a handoff changes who
-wrote a note and not what is seen; agents named in ``children`` are subagents instead, whose own notes end with their part. A
-run whose memory is away goes on without it.
+The filter adds the notes to the instructions of one model call; the conversation that the SDK keeps does not grow. The
+hooks report signs of life and the end of each turn. Whoever holds the conversation speaks for its session, so a handoff
+changes who wrote a note and not what is seen; agents named in ``children`` are subagents instead, whose own notes end
+with their part. A run whose memory is away goes on without it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Session = str | Callable[[Any], str | None]
 class AmnesiaMemory(RunHooks[Any]):
     """The memory of the runs of one workspace. See the module.
 
-    ``budget_tokens`` bounds what is added to a model call (default: the policy's ``max_injected_tokens``). Other arguments
-    are those of ``amnesiad.AsyncClient``.
+    ``budget_tokens`` bounds what is added to a model call (default: the policy's ``max_injected_tokens``). Other
+    arguments are those of ``amnesiad.AsyncClient``.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class AmnesiaMemory(RunHooks[Any]):
         if agent.name in self._children:
             await self.link.areport("subagent-end", self._who(context, agent))
 
-    # -- what a model may do by itself -----------------------------------------------------------------------------------
+    # -- what a model may do by itself --------------------------------------------------------------------------------
 
     def tools(self) -> list[Tool]:
         """The function tools ``remember`` and ``recall``, which answer in words also when they are refused."""

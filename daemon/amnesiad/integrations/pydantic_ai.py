@@ -1,8 +1,8 @@
 """Memory for pydantic-ai: the capability ``Amnesia`` gives an agent its notes, two tools, and an end to each turn.
 
-The notes are instructions computed anew for each model request, which pydantic-ai does not carry on in the message history.
-The session is the one given, else the conversation's id. When a run is over, finished or failed, the workspace settles. A run
-whose memory is away goes on without it.
+The notes are instructions computed anew for each model request, which pydantic-ai does not carry on in the message
+history. The session is the one given, else the conversation's id. When a run is over, finished or failed, the workspace
+settles. A run whose memory is away goes on without it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ except ImportError as error:
 class Amnesia(AbstractCapability[Any]):
     """The memory of one workspace as a capability: ``Agent(model, capabilities=[Amnesia(workspace=…)])``.
 
-    ``budget_tokens`` bounds the notes (default: the policy's ``max_injected_tokens``); ``with_tools`` says whether the model
-    may remember and recall by itself. Other arguments are those of ``amnesiad.AsyncClient``.
+    ``budget_tokens`` bounds the notes (default: the policy's ``max_injected_tokens``); ``with_tools`` says whether the
+    model may remember and recall by itself. Other arguments are those of ``amnesiad.AsyncClient``.
     """
 
     def __init__(

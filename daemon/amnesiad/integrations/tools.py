@@ -1,7 +1,7 @@
 """What a model may do with its memory by itself, in the same words under every framework: remember and recall.
 
-An answer is one line that a model can act on, also where the daemon refused. Nothing else is offered to a model here: ending
-and erasing go by their own faces, with their own checks.
+An answer is one line that a model can act on, also where the daemon refused. Nothing else is offered to a model here:
+ending and erasing go by their own faces, with their own checks.
 """
 
 from __future__ import annotations

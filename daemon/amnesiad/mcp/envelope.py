@@ -1,7 +1,7 @@
 """What is wrong with a JSON-RPC message, in our words: the SDK's would quote what was sent, or name no field at all.
 
-Only the envelope is looked at, and of a request's parameters what every request of its method has. Arguments of tools are
-``wire``'s to judge, and methods the SDK's to know. Nothing of the message is repeated but its id.
+Only the envelope is looked at, and of a request's parameters what every request of its method has. Arguments of tools
+are ``wire``'s to judge, and methods the SDK's to know. Nothing of the message is repeated but its id.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def find_fault(body: bytes) -> Fault | None:
 
 
 def error_answer(fault: Fault, code: str) -> bytes:
-    """The answer that tells of a fault, with our ``code`` beside JSON-RPC's. The hint stands in the message too: that is
-    what agents are shown."""
+    """The answer that tells of a fault, with our ``code`` beside JSON-RPC's. The hint stands in the message too: that
+    is what agents are shown."""
     data = {"code": code, "hint": fault.hint}
     error = {"code": fault.code, "message": f"{fault.message} ({fault.hint})", "data": data}
     return msgspec.json.encode({"jsonrpc": "2.0", "id": fault.request_id, "error": error})

@@ -1,7 +1,8 @@
 """What the API mounts at ``/mcp``: starts the MCP server when the first client comes, and stops it with the daemon.
 
 The SDK takes a second to import and tens of megabytes to keep, so it is loaded in a thread and only on demand: a daemon
-that nobody asks for MCP has neither. Where it is not installed, every request is told so, and asked again it looks again.
+that nobody asks for MCP has neither. Where it is not installed, every request is told so, and asked again it looks
+again.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ INTERNAL_ERROR: Final = -32603
 
 
 class McpFace:
-    """The MCP server as an ASGI application for requests whose body is read already. ``close`` ends it; requests under way
-    should have ended before."""
+    """The MCP server as an ASGI application for requests whose body is read already. ``close`` ends it; requests under
+    way should have ended before."""
 
     def __init__(self, service: Service, *, answerable: Callable[[Exception, str], AmnesiaError]) -> None:
         self._desk = Desk(service, answerable=answerable)

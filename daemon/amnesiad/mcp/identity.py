@@ -1,9 +1,9 @@
 """Who makes a tool call, and in which workspace: by the agent's hooks, the shim's environment and the call's arguments.
 
 Strongest first: what a hook announced about this very call; what the arguments say; what the shim was started with (the
-``x-amnesia-…`` headers). None of them makes an agent human. A call that names itself as Claude Code does, in a workspace
-where the hooks of Claude Code are alive, and that none of them announced, comes from a child that nobody can tell: it is
-refused, never widened to its parent. Other agents' hooks tell nothing of such a call.
+``x-amnesia-…`` headers). None of them makes an agent human. A call that names itself as Claude Code does, in a
+workspace where the hooks of Claude Code are alive, and that none of them announced, comes from a child that nobody can
+tell: it is refused, never widened to its parent. Other agents' hooks tell nothing of such a call.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def _of_shim(headers: Headers) -> dict[str, Any]:
 
 
 def _of_arguments(given: Mapping[str, Any], headers: Headers) -> dict[str, Any]:
-    """What the arguments say. Only a child says its agent id, also one behind the shim of a main agent, which has another;
-    and an agent is never made more by saying less."""
+    """What the arguments say. Only a child says its agent id, also one behind the shim of a main agent, which has
+    another; and an agent is never made more by saying less."""
     kind = _header(headers, "agent-kind")
     if "agent" in given and (kind is None or (kind == "main" and given["agent"] != _header(headers, "agent"))):
         return {**given, "agent_kind": "subagent"}

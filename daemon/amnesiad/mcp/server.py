@@ -37,8 +37,8 @@ from amnesiad.mcp.table import load_table
 LIST_TTL_MS: Final = 3_600_000
 """How long a client may keep the list of tools: it changes only with another version of the daemon."""
 LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
-"""What a request may call the host it was sent to, with any port. A page of another site whose name was made to point to
-this machine would send that name, and its browser that site as the origin."""
+"""What a request may call the host it was sent to, with any port. A page of another site whose name was made to point
+to this machine would send that name, and its browser that site as the origin."""
 SHIM_HOST: Final = "amnesiad"
 """What clients on the Unix socket say, where no name was looked up."""
 

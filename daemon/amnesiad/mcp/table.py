@@ -1,8 +1,8 @@
 """The tools as agents are told of them: name, description, input schema and annotations, from ``tools.json``.
 
-A file of data, because the shim answers with the same table while no daemon runs. The verb of a tool is its name without
-``amnesia_``; a property of a schema is a field of that verb's request, ``ttl`` for ``ttl_ms``, or one of ``WHO``. Every
-word here is paid for by every agent at every step.
+A file of data, because the shim answers with the same table while no daemon runs. The verb of a tool is its name
+without ``amnesia_``; a property of a schema is a field of that verb's request, ``ttl`` for ``ttl_ms``, or one of
+``WHO``. Every word here is paid for by every agent at every step.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ IDS_SHOWN: Final = 10
 
 
 def refusal_text(error: AmnesiaError, tool: Tool) -> str:
-    """A refusal of a call of ``tool``: its code, what happened, the choices there are, and what to do, in the words that
-    the agent knows: its arguments, and tools in place of commands."""
+    """A refusal of a call of ``tool``: its code, what happened, the choices there are, and what to do, in the words
+    that the agent knows: its arguments, and tools in place of commands."""
     lines = [f"{error.code}: {_by_argument(error.message, tool)}"]
     if error.choices:
         lines.append(f"one of: {', '.join(error.choices)}")

@@ -1,5 +1,5 @@
-"""Search over notes, in memory: terms, the index of one set of notes, which of them come first, how alike two texts are;
-and, where vectors are given, which notes are close to a query in meaning.
+"""Search over notes, in memory: terms, the index of one set of notes, which of them come first, how alike two texts
+are; and, where vectors are given, which notes are close to a query in meaning.
 
 Nothing here reads state, visibility or time, and nothing is ever written to disk: an index is derived from words that
 the vault holds, and a note dropped from it leaves nothing behind.

@@ -5,8 +5,8 @@ inside a worth by what falls with age, the same way for all notes of one clock: 
 What is chosen holds the first notes of the order and few others; whoever asks puts them in order and decides. It is
 exact: a whole band and every class is weighed, however large.
 
-A note that is of another class by now than its standing says (``Standing.until``), and every note where standings do not tell
-enough (``Asked.certain``), is looked at before it counts for anything.
+A note that is of another class by now than its standing says (``Standing.until``), and every note where standings do
+not tell enough (``Asked.certain``), is looked at before it counts for anything.
 """
 
 from __future__ import annotations

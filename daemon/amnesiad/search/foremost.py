@@ -15,7 +15,8 @@ FEW: Final = 4
 
 
 def foremost(values: Numbers, order: Numbers, size: int) -> Flags:
-    """Which are the highest ``size``; equals by ``order``, the highest first, and those that this tells apart no more."""
+    """Which are the highest ``size``; equals by ``order``, the highest first, and those that this tells apart no
+    more."""
     if len(values) <= size:
         return np.ones(len(values), np.bool_)
     cut = nth_best(values, size)

@@ -32,7 +32,8 @@ MAX_QUERY_TERMS: Final = 64
 """A longer query is looked up by its rarest terms: a pasted document must not walk through every posting there is."""
 
 ACCENT_SHARE: Final = 0.5
-"""What a word with other accents than the query's counts, of what the very word counts: it is found, and comes behind."""
+"""What a word with other accents than the query's counts, of what the very word counts: it is found, and comes
+behind."""
 
 QUEUE: Final = 64
 QUEUE_CHARS: Final = 16 * 1024
@@ -337,7 +338,7 @@ class Index:
         """The ids of all notes in which every word of the query occurs; none for a query without a word.
 
         Words are wholes: ``user`` finds ``user_name``, ``user_name`` does not find ``user``. A run of an unspaced
-        script occurs where all its pairs of neighbours do.
+        script occurs where all its pairs of neighbors do.
         """
         words = required_terms(query)
         return {self.ids[slot] for slot in self._with_all(words).tolist()} if words else set()

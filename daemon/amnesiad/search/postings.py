@@ -31,11 +31,13 @@ FRESH: Final = 8192
 TURNS: Final = 8
 """Shards that may sort in what waits at each distribution: all at once would be a pause, and they fill alike."""
 WAITING_SHARE: Final = 8
-"""A shard waits for the eighth part of what it holds: so a posting is copied some ten times in its life, not thousands."""
+"""A shard waits for the eighth part of what it holds: so a posting is copied some ten times in its life, not
+thousands."""
 
 
 class Settled(NamedTuple):
-    """Rows in the order of their terms: row ``i`` is ``postings[starts[i]:starts[i + 1]]`` and belongs to ``terms[i]``."""
+    """Rows in the order of their terms: row ``i`` is ``postings[starts[i]:starts[i + 1]]`` and belongs to
+    ``terms[i]``."""
 
     terms: Terms
     starts: npt.NDArray[np.int64]

@@ -1,5 +1,5 @@
-"""The notes of an index in the order in which they were made, the newest first, found and sorted only as far as they are
-read.
+"""The notes of an index in the order in which they were made, the newest first, found and sorted only as far as they
+are read.
 
 What cannot be wanted is left out in arrays, before any note is looked at; whoever reads still asks of each.
 """

@@ -3,10 +3,10 @@ r"""Text to terms, the same way for notes and for queries, so that whatever is w
 A term is a case-folded (NFKC) word. Identifiers, paths and versions (``get_user``, ``getUser``, ``src/app.py``,
 ``--allow-dangerous``, ``v1.2.3``) give the whole and its parts; a path also its components, camelCase also every two
 parts that stand together (``mysql`` of ``MySQLClient``). Chinese, Japanese, Korean, Thai, Burmese and Khmer are written
-without spaces: a run of them gives every pair of neighbours, and each character, so that a query of one character finds
-it too. Emoji are terms. Characters that show nothing count for nothing, as where a note is shown. A word with accents is
-also filed without them, under a sign that keeps it apart: ``cafe`` finds ``café``, and is no word of it. All patterns
-run in linear time: the text may be hostile.
+without spaces: a run of them gives every pair of neighbors, and each character, so that a query of one character finds
+it too. Emoji are terms. Characters that show nothing count for nothing, as where a note is shown. A word with accents
+is also filed without them, under a sign that keeps it apart: ``cafe`` finds ``café``, and is no word of it. All
+patterns run in linear time: the text may be hostile.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _BARE: Final = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ı": "i", "ħ": 
 """Letters with something about them that is no mark of its own to Unicode, as people type them without it."""
 
 _COMMON: Final = (
-    "a about am an and any are as at be been but by can could did do does for from had has have he her here him his how "
-    "i if in into is it its just me my of on or our please she should so some than that the their them then there these "
-    "they this those to too us very was we were what when where which who why will with would you your"
+    "a about am an and any are as at be been but by can could did do does for from had has have he her here him his "
+    "how i if in into is it its just me my of on or our please she should so some than that the their them then "
+    "there these they this those to too us very was we were what when where which who why will with would you your"
 )
 STOPWORDS: Final = frozenset(_COMMON.split())
 """English words that carry no statement, those that make a question of one among them; not *no*, *not*, *never*, *must*

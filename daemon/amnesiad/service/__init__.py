@@ -1,10 +1,11 @@
 """The verbs, one method each, used by every face.
 
 ``Service`` is one class made of rooms, each of which extends only what it uses. ``base`` finds workspaces and addresses
-notes; ``writing``, ``reading``, ``hooks`` and ``transfer`` are folders of rooms; beside them stand ``governing`` (workspaces
-and policy), ``hearing`` (agents' events and owners), ``maintaining`` (passes and proofs) and ``batch`` (several requests at
-once). ``residence`` keeps projections loaded and ``meaning`` embeds, after the answers. A method takes a decoded ``wire``
-request and returns the answer, or raises an ``AmnesiaError``. Nothing here knows HTTP or Redis.
+notes; ``writing``, ``reading``, ``hooks`` and ``transfer`` are folders of rooms; beside them stand ``governing``
+(workspaces and policy), ``hearing`` (agents' events and owners), ``maintaining`` (passes and proofs) and ``batch``
+(several requests at once). ``residence`` keeps projections loaded and ``meaning`` embeds, after the answers. A method
+takes a decoded ``wire`` request and returns the answer, or raises an ``AmnesiaError``. Nothing here knows HTTP or
+Redis.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ class Jobs(Protocol):
         """Have erased words rewritten out of the data files, soon."""
 
     async def end_owner(self, ws: str, owner: str) -> None:
-        """Close an owner, with all below it, and have what they hold erased. Raises ``NotFound`` for a dropped workspace."""
+        """Close an owner, with all below it, and have what they hold erased. Raises ``NotFound`` for a dropped
+        workspace."""
 
     async def refile(self, ws: str) -> None:
         """Have what follows from a policy made anew after its change, soon: the due times, and what tombs keep."""
@@ -182,7 +183,8 @@ class Base:
         return workspace
 
     async def caught_up(self, name: str) -> Workspace | None:
-        """The workspace at its log's end; ``None`` if there is none. One that was dropped meanwhile is looked up anew."""
+        """The workspace at its log's end; ``None`` if there is none. One that was dropped meanwhile is looked up
+        anew."""
         workspace = await self.open(name, create=False)
         if workspace is None:
             return None

@@ -17,7 +17,8 @@ from amnesiad.core.errors import AmnesiaError
 
 Answer = Callable[[str, Any], Awaitable[object]]
 _ORDERED: Final = frozenset({"key", "supersedes", "workspace", "caller"})
-"""Fields that may make a remember depend on the one before it: it waits, as does one that repeats a text or request id."""
+"""Fields that may make a remember depend on the one before it: it waits, as does one that repeats a text or request
+id."""
 AT_ONCE: Final = 250
 """Remembers decided in one go. The store writes one group while the next is decided, so neither waits for the other."""
 

@@ -85,8 +85,8 @@ class Governing(Looking, Guarding):
     # -- policy --------------------------------------------------------------------------------------------------
 
     async def policy(self, request: wire.PolicyRequest) -> wire.PolicyAnswer:
-        """Show the effective settings and where each comes from, those of the process too; set or reset overrides of this
-        workspace first."""
+        """Show the effective settings and where each comes from, those of the process too; set or reset overrides of
+        this workspace first."""
         if request.set or request.reset:
             await self._change_policy(request)
         workspace, degraded = await self.reading(request)
@@ -133,7 +133,8 @@ class Governing(Looking, Guarding):
         both = sorted(set(request.set) & set(request.reset))
         if both:
             raise Invalid(f"{both[0]} is both set and reset", field=both[0], hint="do one of them")
-        # What is no setting is told to anybody: a refusal of the role would send an agent to its user for a typing error.
+        # What is no setting is told to anybody: a refusal of the role would send an agent to its user for a typing
+        # error.
         changes = {name: parse_setting(name, value) for name, value in request.set.items()}
         for name in request.reset:
             if name not in LIVE_RULES:
@@ -262,8 +263,8 @@ def _overriding(
     workspace: Workspace,
     change: Change,
 ) -> wire.PolicyAnswer:
-    """Decide a change of overrides, ``changes`` being what is set, in canonical form. Raises ``_CopiesLeft`` where copies
-    are kept from here on and ``bare`` is not the version of the policy under which none was left."""
+    """Decide a change of overrides, ``changes`` being what is set, in canonical form. Raises ``_CopiesLeft`` where
+    copies are kept from here on and ``bare`` is not the version of the policy under which none was left."""
     check_policy(caller, (*request.set, *request.reset), {note.provenance for note in workspace.notes.values()})
     answer = wire.PolicyAnswer(values={}, seq="")
     wanted = {name: value for name, value in workspace.overrides.items() if name not in request.reset} | changes

@@ -1,4 +1,5 @@
-"""Having a workspace kept in order: passes that the worker runs when it is asked, and proofs that all is as the log says.
+"""Having a workspace kept in order: passes that the worker runs when it is asked, and proofs that all is as the log
+says.
 
 What the worker does is asked of it and its figures are handed on; nothing is done twice.
 """
@@ -19,7 +20,8 @@ from amnesiad.workspace import Workspace
 MAX_PROBLEMS: Final = 50
 """Problems that verify and rebuild name; the rest are counted."""
 MAX_CHECKED: Final = 500
-"""Notes that a check of some paths names to the worker, 5 kB of ids in a job; for more of them it looks at all there are."""
+"""Notes that a check of some paths names to the worker, 5 kB of ids in a job; for more of them it looks at all there
+are."""
 
 
 class Maintaining(Base):
@@ -42,8 +44,8 @@ class Maintaining(Base):
     async def check(self, request: wire.CheckRequest) -> wire.CheckAnswer:
         """Have the worker compare anchors with the files they name; drifted notes are flagged.
 
-        With ``paths``, those of notes anchored at or below one of them, and no work where there are none. A job's arguments
-        are kept in clear: it is told which notes, never which paths.
+        With ``paths``, those of notes anchored at or below one of them, and no work where there are none. A job's
+        arguments are kept in clear: it is told which notes, never which paths.
         """
         paths = intake.check_paths(request.paths)
         workspace = await self.existing(request)
@@ -65,7 +67,8 @@ class Maintaining(Base):
         return wire.VerifyAnswer(figures=report.figures, problems=problems, seq=report.seq)
 
     async def rebuild(self, request: wire.RebuildRequest) -> wire.RebuildAnswer:
-        """Make heads, cells, members, due times and totals anew from log and vault; not for those below the main agent."""
+        """Make heads, cells, members, due times and totals anew from log and vault; not for those below the main
+        agent."""
         self.require_governor(request.workspace, request.caller.to_core(), "rebuild a workspace", "proof-role")
         keys = await self._keys(request)
         rebuilt = await verify.rebuild(self.redis, keys, self.keyring, self.settings.policy)

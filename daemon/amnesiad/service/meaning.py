@@ -28,8 +28,8 @@ from amnesiad.tasks import end
 from amnesiad.workspace import Workspace
 
 BATCH: Final = 16
-"""Notes read from the store at once. When a workspace is loaded most have their vector there already; where they do not, a
-fresh note waits until so many are embedded."""
+"""Notes read from the store at once. When a workspace is loaded most have their vector there already; where they do
+not, a fresh note waits until so many are embedded."""
 PAUSE_S: Final = 1.0
 """After a failure, before the next try."""
 QUERY_S: Final = 1.0

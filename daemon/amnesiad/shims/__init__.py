@@ -20,7 +20,8 @@ exit code."""
 
 
 def dispatch(arguments: Sequence[str]) -> int | None:
-    """Run the shim that these arguments name and return its exit code; ``None`` where they name none or ask for help."""
+    """Run the shim that these arguments name and return its exit code; ``None`` where they name none or ask for
+    help."""
     if not arguments or arguments[0] not in SHIMS or {"-h", "--help"} & set(arguments[1:]):
         return None
     code: int = import_module(SHIMS[arguments[0]]).main(arguments[1:])

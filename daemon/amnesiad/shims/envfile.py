@@ -1,7 +1,7 @@
 """The file named by ``CLAUDE_ENV_FILE``, which Claude Code runs before each command of a session: who is calling.
 
-Its shells are not told the session's id in any other way, and a call of ``amnesia`` that does not say it would speak for
-nobody's session. Lines are only ever added, the last one counts, and nothing is added that the file says already.
+Its shells are not told the session's id in any other way, and a call of ``amnesia`` that does not say it would speak
+for nobody's session. Lines are only ever added, the last one counts, and nothing is added that the file says already.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def announce(path: str, payload: bytes, workspace: str | None) -> None:
 
 
 def _lock(file: int) -> None:
-    """Be the only one who writes. Raises ``BlockingIOError`` where somebody else holds the file for longer than it takes."""
+    """Be the only one who writes. Raises ``BlockingIOError`` where somebody else holds the file for longer than it
+    takes."""
     until = time.monotonic() + LOCK_S
     while True:
         try:

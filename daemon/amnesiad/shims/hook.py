@@ -1,10 +1,11 @@
-"""``amnesia hook NAME``: hands the payload that an agent's hook gets on standard input to the daemon, prints the answer.
+"""``amnesia hook NAME``: hands the payload that an agent's hook gets on standard input to the daemon, prints the
+answer.
 
 Also started as a bare file, ``python -I -S …/shims/hook.py NAME``. It fails open: whatever is wrong, with the payload,
 the daemon or itself, the exit code is 0 and standard output stays empty, since an agent that cannot remember must still
-work. Set ``AMNESIA_HOOK_DEBUG`` to see one line on standard error about why, in the daemon's words where it refused; it never quotes the payload. What a payload
-means is the daemon's to say; the one thing looked at here is the session id at Claude Code's start of a session, which
-no later command of that session would know otherwise.
+work. Set ``AMNESIA_HOOK_DEBUG`` to see one line on standard error about why, in the daemon's words where it refused; it
+never quotes the payload. What a payload means is the daemon's to say; the one thing looked at here is the session id at
+Claude Code's start of a session, which no later command of that session would know otherwise.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def _run(arguments: Sequence[str], deadline: float) -> None:
 
 
 def _announce(env_file: str, payload: bytes, workspace: str | None) -> None:
-    """Tell the session's shells who they speak for. Where that fails, the daemon is told of the session all the same."""
+    """Tell the session's shells who they speak for. Where that fails, the daemon is told of the session all the
+    same."""
     from amnesiad.shims import envfile
 
     try:

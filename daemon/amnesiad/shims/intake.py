@@ -1,7 +1,7 @@
 """What an agent hands a shim: arguments, and standard input, read to its end within a limit and a deadline.
 
-An agent that forgets to close the pipe, or a terminal where nobody types, must not hold a shim up. Arguments are read by
-hand: ``argparse`` costs as much as a whole exchange with the daemon, and ends the process for wrong usage.
+An agent that forgets to close the pipe, or a terminal where nobody types, must not hold a shim up. Arguments are read
+by hand: ``argparse`` costs as much as a whole exchange with the daemon, and ends the process for wrong usage.
 """
 
 from __future__ import annotations

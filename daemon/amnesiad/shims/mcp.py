@@ -1,11 +1,11 @@
 """``amnesia mcp``: an MCP server on standard input and output that hands every request to the daemon's tools.
 
 Also started as a bare file, ``python -I -S …/shims/mcp.py``. One line is one JSON-RPC message; each request is one POST
-to ``/mcp`` on the daemon's socket, several at a time, each answered within ``DEADLINE_S`` by the daemon's answer or by an
-error that says what to do. What is asked for before any call (the handshake, the list of tools) is answered from the
+to ``/mcp`` on the daemon's socket, several at a time, each answered within ``DEADLINE_S`` by the daemon's answer or by
+an error that says what to do. What is asked for before any call (the handshake, the list of tools) is answered from the
 same table of tools when no daemon answers, so that a client that starts first finds the tools, and its calls work as
-soon as the daemon is up. It ends with its client: at the end of standard input, at SIGTERM, when nobody reads its output,
-when its parent is gone. Nothing is logged, and no rule about notes or tools lives here.
+soon as the daemon is up. It ends with its client: at the end of standard input, at SIGTERM, when nobody reads its
+output, when its parent is gone. Nothing is logged, and no rule about notes or tools lives here.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def _parse(arguments: Sequence[str]) -> str | None:
 
 
 def _identity(environ: Mapping[str, str]) -> dict[str, str]:
-    """Who the shim speaks for and where it stands, as headers. The daemon finds out which workspace a directory is of."""
+    """Who the shim speaks for and where it stands, as headers. The daemon finds out which workspace a directory is
+    of."""
     told = {name.lower().replace("_", "-"): environ.get(f"AMNESIA_{name}", "").strip() for name in _IDENTITY}
     try:
         told["cwd"] = os.getcwd()  # noqa: PTH109 - pathlib takes longer to import than all of this

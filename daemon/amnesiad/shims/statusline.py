@@ -1,8 +1,8 @@
 """``amnesia statusline``: reads what an agent hands its status line, prints one line about the memory of its directory.
 
 Also started as a bare file, ``python -I -S …/shims/statusline.py``. The line is the daemon's own. Without a daemon it
-prints nothing, unless one should be there: then ``memory off``, for hooks fail open and nothing else would tell. The exit
-code is 0 whatever happens.
+prints nothing, unless one should be there: then ``memory off``, for hooks fail open and nothing else would tell. The
+exit code is 0 whatever happens.
 """
 
 from __future__ import annotations

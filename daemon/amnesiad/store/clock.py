@@ -94,7 +94,8 @@ class StoreClock:
         self._synced_ns = self._steady()
 
     def _weigh(self, new: Sample) -> None:
-        """Keep the more certain of two samples; when they contradict each other a clock was set, and the new one holds."""
+        """Keep the more certain of two samples; when they contradict each other a clock was set, and the new one
+        holds."""
         old = self._sample
         if old is None:
             self._sample = new

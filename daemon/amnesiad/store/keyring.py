@@ -36,8 +36,8 @@ class Keyring:
 
     @classmethod
     def open(cls, state_dir: Path) -> Keyring:
-        """Read the install key, making it and its directory first if there is none. Two processes starting at once agree
-        on one. Raises ``ConfigError`` when the file is not a key, or the directory cannot be used.
+        """Read the install key, making it and its directory first if there is none. Two processes starting at once
+        agree on one. Raises ``ConfigError`` when the file is not a key, or the directory cannot be used.
         """
         path = state_dir / KEY_FILE
         try:
@@ -109,7 +109,8 @@ class Keyring:
         return self.digest("fingerprint")[:16]
 
     async def check_store(self, redis: Redis) -> None:
-        """Record our fingerprint in a new store; raise ``ConfigError`` if the store belongs to another key or layout."""
+        """Record our fingerprint in a new store; raise ``ConfigError`` if the store belongs to another key or
+        layout."""
         with store_errors():
             await redis.hsetnx(keys.META, "key", self.fingerprint)
             await redis.hsetnx(keys.META, "layout", LAYOUT)

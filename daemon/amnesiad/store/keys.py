@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 LIFECYCLE: Final = "amnesia:lifecycle"
-"""stream · any process writes, the bridge reads by consumer group · field ``e`` = JSON; handled entries trimmed after 7 d"""
+"""stream · any process writes, the bridge reads by consumer group · field ``e`` = JSON; handled entries trimmed after 7
+d"""
 
 DEAD: Final = "amnesia:dead"
 """stream · the bridge writes, people read · lifecycle events that could not be handled, with the error; bounded"""
@@ -100,10 +101,11 @@ class Keys:
         return f"{self.prefix}req:{request_id}"
 
     def ledger(self, context: str) -> str:
-        """hash · fire writes and reads · note id → turn it was last shown in; until compaction or the session's lease"""
+        """hash · fire writes and reads · note id → turn it was last shown in; until compaction or the session's
+        lease"""
         return f"{self.prefix}ledger:{context}"
 
     def shown(self, context: str) -> str:
-        """hash · witness writes, injections read · note id → when it was shown, and whether it was corrected since; until
-        compaction or the session's lease"""
+        """hash · witness writes, injections read · note id → when it was shown, and whether it was corrected since;
+        until compaction or the session's lease"""
         return f"{self.prefix}shown:{context}"

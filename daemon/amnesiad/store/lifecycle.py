@@ -1,4 +1,5 @@
-"""The stream of agents' lifecycle events and the one of those that could not be handled, as writers and people see them.
+"""The stream of agents' lifecycle events and the one of those that could not be handled, as writers and people see
+them.
 
 Reading the stream as a consumer group and turning events into effects is the bridge's business.
 """

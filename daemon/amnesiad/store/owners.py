@@ -63,7 +63,8 @@ for i = 1, #ARGV, 3 do
   if cell and string.match(cell, '^%d+o|') then redis.call('ZADD', KEYS[2], 'GT', ARGV[i + 2], ARGV[i + 1]) end
 end
 """
-"""One step: an end that came between look and touch would lose its mark ``UNFINISHED``, a drop would leave the leases."""
+"""One step: an end that came between look and touch would lose its mark ``UNFINISHED``, a drop would leave the
+leases."""
 
 _STAMP: Final = re.compile(r"([0-9]{1,18})([oc])")
 _decoder: Final = msgspec.json.Decoder(Owner)
@@ -142,7 +143,8 @@ def _opened_at(known: Owner, at: int) -> int:
 
 
 class Ending(NamedTuple):
-    """What an end event does: the owner afterwards (``None``: the cell stays) and the last incarnation whose notes end."""
+    """What an end event does: the owner afterwards (``None``: the cell stays) and the last incarnation whose notes
+    end."""
 
     owner: Owner | None
     through: int

@@ -1,7 +1,8 @@
 """A workspace's live policy overrides: a hash of names and JSON values, and a version that every unit compares.
 
-What follows from a policy and stands in the store (due times, how long tombs are kept and with what) is filed anew after a
-change, by a job. A cell beside the version says by which policy it is filed, so that no lost job leaves it as it was.
+What follows from a policy and stands in the store (due times, how long tombs are kept and with what) is filed anew
+after a change, by a job. A cell beside the version says by which policy it is filed, so that no lost job leaves it as
+it was.
 """
 
 from __future__ import annotations

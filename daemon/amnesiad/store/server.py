@@ -15,8 +15,8 @@ Three mechanisms keep the data directory to one server, whatever dies and in wha
   pipe works the same on Linux and macOS and, unlike ``PR_SET_PDEATHSIG``, is not tied to the thread that forked.
 
 A process that *forks* without exec while it owns a server passes the locks and the pipe on; start workers with exec.
-Nothing here is bound to an event loop: ``asyncio.run(server.start())`` in a plain program and ``asyncio.run(server.stop())``
-later are fine.
+Nothing here is bound to an event loop: ``asyncio.run(server.start())`` in a plain program and
+``asyncio.run(server.stop())`` later are fine.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class EmbeddedServer:
         Does nothing when it runs already. A server that a killed owner left behind on this directory is stopped first.
 
         Raises ``ConfigError`` where the directory or socket (``field`` says which) cannot be used or another process
-        owns it, ``StoreUnfit`` where no engine can be run here or none is recent enough, and ``StoreUnavailable`` where the
-        server does not come up, or one left behind does not go.
+        owns it, ``StoreUnfit`` where no engine can be run here or none is recent enough, and ``StoreUnavailable`` where
+        the server does not come up, or one left behind does not go.
         """
         if self.alive:
             return self.url
@@ -253,7 +253,8 @@ class EmbeddedServer:
         )
 
     def _spawn(self, engine: Engine) -> None:
-        """Start the guard, then the server in a session and process group of its own, configured over standard input."""
+        """Start the guard, then the server in a session and process group of its own, configured over standard
+        input."""
         if self._server_lock is None:
             raise Bug("the server's lock is taken before the server starts")
         self._guard = subprocess.Popen(
@@ -274,7 +275,8 @@ class EmbeddedServer:
                 stderr=log,
                 cwd=self.data_dir,
                 env={"PATH": os.defpath, "LANG": "C"},  # None of our secrets, and no NOTIFY_SOCKET.
-                start_new_session=True,  # A terminal's Ctrl-C must not stop the store before the daemon is done with it.
+                # A terminal's Ctrl-C must not stop the store before the daemon is done with it.
+                start_new_session=True,
                 umask=0o077,
                 pass_fds=(self._server_lock,),
             )
@@ -331,7 +333,8 @@ class EmbeddedServer:
         self._server_lock = self._owner_lock = None
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal the server's whole group, so that a rewrite it forked goes with it; only while we have not reaped it."""
+        """Signal the server's whole group, so that a rewrite it forked goes with it; only while we have not reaped
+        it."""
         if self._process is not None and self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
@@ -354,7 +357,7 @@ class EmbeddedServer:
         return "its log cannot be read"
 
 
-# -- pipes and the raw socket --------------------------------------------------------------------------------------------
+# -- pipes and the raw socket ----------------------------------------------------------------------------------------
 
 
 def _say(process: subprocess.Popen[bytes], line: bytes, *, close: bool = False) -> None:

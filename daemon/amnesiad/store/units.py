@@ -144,7 +144,8 @@ class Builder:
         return after
 
     def release(self, cells: Sequence[str], note_id: str) -> None:
-        """Free the cells that a note holds, and what else followed from its words, where these are not there to tell."""
+        """Free the cells that a note holds, and what else followed from its words, where these are not there to
+        tell."""
         for cell in cells:
             self._move(cell, note_id, "")
         self.unit.sets.append((self.keys.anchored, "SREM", note_id, ""))

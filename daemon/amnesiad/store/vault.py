@@ -153,8 +153,8 @@ class Standing(NamedTuple):
 async def scan(redis: Redis, keys: Keys) -> AsyncIterator[dict[str, Standing]]:
     """Every head with its words, raw, in pages; the next page is on its way while one is read.
 
-    A note that changes meanwhile may come twice, or with words that are newer than its head, or with none: whoever reads
-    on in the log from where it ended before this began meets the event, and reads the note again.
+    A note that changes meanwhile may come twice, or with words that are newer than its head, or with none: whoever
+    reads on in the log from where it ended before this began meets the event, and reads the note again.
     """
     rows, cursor = await _heads_from(redis, keys, 0)
     while True:
@@ -230,7 +230,8 @@ async def forgotten_ids(redis: Redis, keys: Keys, prefix: str) -> set[str]:
 async def graves(
     redis: Redis, keys: Keys, *, since: int | None = None, until: int | None = None
 ) -> AsyncIterator[Grave]:
-    """Forgotten notes, newest first, read in pages as they are asked for: a reader that filters stops when it has enough.
+    """Forgotten notes, newest first, read in pages as they are asked for: a reader that filters stops when it has
+    enough.
 
     ``since`` and ``until`` bound when they were forgotten (epoch ms, both included). One whose tomb cannot be read is
     left out: ``verify`` names it.

@@ -1,8 +1,8 @@
 """Before an answer leaves: does what it shows still stand, and is it on record that it was shown?
 
 The script is ``witness.lua``; this module is its Python half, and reads back what the script records: the ledger of
-recalls and injections, and what ``fire`` has shown. It writes nothing about notes but their use. What a context was told
-is read in ``contexts``; what is worth showing is not decided here.
+recalls and injections, and what ``fire`` has shown. It writes nothing about notes but their use. What a context was
+told is read in ``contexts``; what is worth showing is not decided here.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Witness:
 
         With ``seen``, the answer's position, nothing is logged either where the log has grown past it; with ``policy``,
         the version it was made by, where a later one is in force; with ``once``, where another answer has shown one of
-        the notes meanwhile, and those shown, used or only warned of, are marked in the same step; with ``telling``, where
-        one of its corrections was made meanwhile, and the used notes are recorded as shown to its context.
+        the notes meanwhile, and those shown, used or only warned of, are marked in the same step; with ``telling``,
+        where one of its corrections was made meanwhile, and the used notes are recorded as shown to its context.
 
         ``entry`` is the ledger entry (no words), ``used`` how many of the first notes shown count as used. Raises
         ``NotFound`` when the workspace was dropped.

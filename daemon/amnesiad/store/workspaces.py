@@ -64,8 +64,8 @@ for i = 3, #KEYS do redis.call('UNLINK', KEYS[i]) end
 return 1
 """
 )
-"""One step too: the words are still in the data files, and only the count of unscrubbed erasures remembers it. What whoever
-is killed right behind it leaves are answers and ledgers, which expire."""
+"""One step too: the words are still in the data files, and only the count of unscrubbed erasures remembers it. What
+whoever is killed right behind it leaves are answers and ledgers, which expire."""
 
 
 _DISCARD_LUA: Final = """

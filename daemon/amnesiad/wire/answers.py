@@ -141,8 +141,8 @@ class Obstacle(Part, frozen=True, kw_only=True):
 
 
 class WhyNotAnswer(Answer, frozen=True, kw_only=True):
-    """``recalled`` and ``injected`` tell whether the note would be in the answer now. ``place`` is its place in recall's
-    order, counted from 1; ``None`` where it has none."""
+    """``recalled`` and ``injected`` tell whether the note would be in the answer now. ``place`` is its place in
+    recall's order, counted from 1; ``None`` where it has none."""
 
     id: str
     recalled: bool

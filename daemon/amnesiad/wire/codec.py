@@ -1,4 +1,4 @@
-"""Bytes to requests and answers to bytes. A decoded request is wholly normalised; why one cannot be decoded is
+"""Bytes to requests and answers to bytes. A decoded request is wholly normalized; why one cannot be decoded is
 ``wire.refusals``'s to say."""
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def spec_of(verb: str) -> VerbSpec:
 
 
 def decode(verb: str, raw: bytes) -> Any:
-    """The verb's request, checked and normalised.
+    """The verb's request, checked and normalized.
 
     Raises ``Invalid`` (or ``TooLarge`` for a list or text past its limit) naming the field: for malformed JSON, wrong
     types, values out of range, unknown or missing fields, NUL and lone surrogates.
@@ -110,8 +110,8 @@ def decode_hook(agent: str, pairs: Mapping[str, str], raw: bytes) -> HooksReques
 
 
 def _mended(raw: bytes) -> dict[str, Any] | None:
-    """The object in a payload that is nearly JSON: with characters cut in half, where a program has shortened a text, or
-    with numbers that are none. They stand in fields that nobody reads, and the rest is no worse for them."""
+    """The object in a payload that is nearly JSON: with characters cut in half, where a program has shortened a text,
+    or with numbers that are none. They stand in fields that nobody reads, and the rest is no worse for them."""
     try:
         value = json.loads(raw.decode("utf-8-sig", "replace"), parse_constant=lambda _: None)
         mended = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))

@@ -1,4 +1,5 @@
-"""The lines of an export, one JSON object each, told apart by ``line``. Shapes only; ``service.lines`` reads and checks them."""
+"""The lines of an export, one JSON object each, told apart by ``line``. Shapes only; ``service.lines`` reads and checks
+them."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class OwnerLine(_Line, frozen=True, kw_only=True, tag="owner"):
 
 
 class NoteLine(_Line, frozen=True, kw_only=True, tag="note"):
-    """A note: ``seq`` is the place in the log up to which the export is complete with this line, so where it may resume.
+    """A note: ``seq`` is the place in the log up to which the export is complete with this line, so where it may
+    resume.
 
     ``words`` are there unless it is forgotten, or would be if its end were recorded; then ``content_hash`` is, while
     the audit keeps it. ``more`` says that the next line goes on with the same note; such a line has no ``seq``.

@@ -1,7 +1,8 @@
-"""What is asked and answered about a workspace as a whole and the fleet around it: each verb's request beside its answer.
+"""What is asked and answered about a workspace as a whole and the fleet around it: each verb's request beside its
+answer.
 
-What is asked about notes stands in ``wire.requests``, and what is answered of them in ``wire.answers``; the bases and what
-holds for both are theirs.
+What is asked about notes stands in ``wire.requests``, and what is answered of them in ``wire.answers``; the bases and
+what holds for both are theirs.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ class LifecycleStatus(Part, frozen=True, kw_only=True):
 
 
 class StatusAnswer(Answer, frozen=True, kw_only=True):
-    """A small scalar view. ``tokens`` is what all live notes would cost. ``refusals`` counts by rule what this daemon has
-    refused since its start, in whatever workspace."""
+    """A small scalar view. ``tokens`` is what all live notes would cost. ``refusals`` counts by rule what this daemon
+    has refused since its start, in whatever workspace."""
 
     counts: Counts
     tokens: int
@@ -167,7 +168,8 @@ class ExposureRow(Part, frozen=True, kw_only=True):
 
 
 class ExposureAnswer(Answer, frozen=True, kw_only=True):
-    """``total`` counts the rows there are. ``cut``: the ledger goes back further than ``since``, where looking ended."""
+    """``total`` counts the rows there are. ``cut``: the ledger goes back further than ``since``, where looking
+    ended."""
 
     id: str
     rows: tuple[ExposureRow, ...]
@@ -315,7 +317,8 @@ class DeadRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class DeadRow(Part, frozen=True, kw_only=True):
-    """``event`` and ``workspace`` as far as they can be read; ``raw``, the event as it came, only where it was asked for."""
+    """``event`` and ``workspace`` as far as they can be read; ``raw``, the event as it came, only where it was asked
+    for."""
 
     id: str
     at: int

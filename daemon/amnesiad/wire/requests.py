@@ -1,4 +1,5 @@
-"""What may be asked about notes: one frozen struct per verb, unknown fields refused by name. The rest is ``oversight``'s.
+"""What may be asked about notes: one frozen struct per verb, unknown fields refused by name. The rest is
+``oversight``'s.
 
 Shapes and value types only; what a request *means* is the service's business. After ``wire.decode`` every time is
 epoch milliseconds, every duration milliseconds, every id has been checked. ``UNSET`` tells an absent field from an
@@ -173,8 +174,8 @@ class InjectRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class WhyNotRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why recall, inject and fire, asked with these fields, leave the note out. A human names in ``caller`` whose view is
-    asked about; an agent asks about its own."""
+    """Why recall, inject and fire, asked with these fields, leave the note out. A human names in ``caller`` whose view
+    is asked about; an agent asks about its own."""
 
     id: NoteId
     query: Query | None = None
@@ -210,8 +211,8 @@ class ListRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class InspectRequest(Request, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``at`` shows the note as it stood at that instant. ``render`` asks for the answer's ``text``, which comes in any case:
-    the note as one line, a live one as agents are given it, an ended one as the warning it has become."""
+    """``at`` shows the note as it stood at that instant. ``render`` asks for the answer's ``text``, which comes in any
+    case: the note as one line, a live one as agents are given it, an ended one as the warning it has become."""
 
     id: NoteId
     at: TimeMs | None = None
@@ -300,7 +301,8 @@ class MirrorRequest(Write, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One request of a batch, as ``wire.read_item`` makes it of its JSON. It inherits the batch's workspace and caller."""
+    """One request of a batch, as ``wire.read_item`` makes it of its JSON. It inherits the batch's workspace and
+    caller."""
 
     verb: str
     body: dict[str, msgspec.Raw] = {}

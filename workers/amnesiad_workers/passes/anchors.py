@@ -27,8 +27,8 @@ from amnesiad_workers.passes.context import Context, Figures
 async def check_anchors(context: Context, ws: str, ids: Sequence[str] = ()) -> Figures:
     """Flag every live note of the workspace, or of these, with an anchored file that changed or is gone; once each.
 
-    It reads the notes that have a file's hash and no others, and hashes a file once however many notes are anchored to it.
-    Raises ``StoreUnavailable``; running it again goes on from there.
+    It reads the notes that have a file's hash and no others, and hashes a file once however many notes are anchored to
+    it. Raises ``StoreUnavailable``; running it again goes on from there.
     """
     figures = Figures()
     names = {ws_: name for name, ws_ in (await all_workspaces(context.redis)).items()}

@@ -1,4 +1,5 @@
-"""Settling: what time owes the notes of a workspace is written down, erasures included. Its cost follows the number due.
+"""Settling: what time owes the notes of a workspace is written down, erasures included. Its cost follows the number
+due.
 
 A pass asks the due index, reads those notes, lets ``core.clocks`` decide, writes, and asks again until nothing is due.
 It holds no lock: a note that another pass, a user or an agent was faster with conflicts, changes nothing, and is read

@@ -1,5 +1,5 @@
-"""Upkeep: getting erased words off the disk, purging the audit, keeping streams bounded, and re-filing after a change of
-policy."""
+"""Upkeep: getting erased words off the disk, purging the audit, keeping streams bounded, and re-filing after a change
+of policy."""
 
 from __future__ import annotations
 

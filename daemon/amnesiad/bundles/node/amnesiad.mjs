@@ -307,7 +307,7 @@ export class Client {
     return data;
   }
 
-  /** Each event gets an id, by which a repeat is recognised, and the workspace; a single one the caller too.
+  /** Each event gets an id, by which a repeat is recognized, and the workspace; a single one the caller too.
    * @param {Body} body */
   #events(body) {
     /** @param {unknown} event */

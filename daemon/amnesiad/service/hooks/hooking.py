@@ -42,15 +42,16 @@ EVENTS: Final = {"start": "session-start", "prompt": "pre-step", "edit": "pre-ed
 """What a trigger's ``event`` is compared with, by moment."""
 CHILD_START: Final = "subagent-start"
 MAX_WATCHED: Final = 200
-"""Files that an agent is asked to watch: each costs it a handle, and anchors are checked at the end of a turn anyway."""
+"""Files that an agent is asked to watch: each costs it a handle, and anchors are checked at the end of a turn
+anyway."""
 IN_ORDER: Final = frozenset(
     {
         "SessionStart", "SessionEnd", "UserPromptSubmit", "Stop", "StopFailure", "SubagentStart", "SubagentStop",
         "CwdChanged", "PreCompact", "PostCompact",
     }
 )  # fmt: skip
-"""Hooks that an agent waits for before its context goes on. A session that ends, is resumed and ends again within seconds
-has ended twice."""
+"""Hooks that an agent waits for before its context goes on. A session that ends, is resumed and ends again within
+seconds has ended twice."""
 ENDS: Final = frozenset({"session-end", "subagent-end", "workflow-agent-end", "agent-disposed"})
 """Events that concern every workspace in which the session was heard of."""
 _ID_CHARS: Final = 32
@@ -164,7 +165,8 @@ class Hooking(Hearing, Injecting):
             self.alive(workspace, Caller(session=caller.session), now)
 
     def _anchored(self, workspace: Workspace, caller: wire.CallerSpec, place: Place, now: int) -> Sequence[str]:
-        """The files that live notes are anchored to, the newest notes' first, as paths of the tree that the agent is in."""
+        """The files that live notes are anchored to, the newest notes' first, as paths of the tree that the agent is
+        in."""
         if not place.roots:
             return ()
         anchored = workspace.visible_live(caller.to_core(), now, workspace.pathed.anchored())

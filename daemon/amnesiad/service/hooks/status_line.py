@@ -1,7 +1,7 @@
 """What a status line shows of a workspace: one line of text, from counts that may be some seconds old.
 
-An agent draws its status line many times a minute, so this never counts notes for one caller alone, and it makes, renews
-and logs nothing.
+An agent draws its status line many times a minute, so this never counts notes for one caller alone, and it makes,
+renews and logs nothing.
 """
 
 from __future__ import annotations

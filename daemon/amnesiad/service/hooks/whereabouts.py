@@ -1,7 +1,7 @@
 """Where agents work, for a daemon: which workspace a directory belongs to, asked in a thread and remembered a while.
 
-Finding out starts a process and looks at the disk, so it must not be done while everybody else waits, nor again for each
-of the many calls from one directory. What a directory belongs to is decided in ``amnesiad.repository``.
+Finding out starts a process and looks at the disk, so it must not be done while everybody else waits, nor again for
+each of the many calls from one directory. What a directory belongs to is decided in ``amnesiad.repository``.
 """
 
 from __future__ import annotations

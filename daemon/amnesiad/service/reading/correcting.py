@@ -156,7 +156,8 @@ class Corrections:
 
     @contextmanager
     def in_doubt(self, workspace: Workspace) -> Iterator[None]:
-        """Around the marking: where it ends early, nobody knows whether the marks were made, and the answer did not leave."""
+        """Around the marking: where it ends early, nobody knows whether the marks were made, and the answer did not
+        leave."""
         try:
             yield
         except BaseException:
@@ -178,7 +179,8 @@ class Corrections:
                 known.waiting[id_] = mark
 
     async def _dig(self, workspace: Workspace, known: _Context, ids: Sequence[str]) -> None:
-        """Keep those of the notes without a head that were taken back before they were forgotten; time ends the rest."""
+        """Keep those of the notes without a head that were taken back before they were forgotten; time ends the
+        rest."""
         walked = 0
         for id_, grave in zip(ids, await vault.tombs(workspace.redis, workspace.keys, ids), strict=True):
             if grave is not None and grave.tomb.note.state_reason != "expired":

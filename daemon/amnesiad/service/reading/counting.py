@@ -1,8 +1,8 @@
 """How many notes a workspace has in each state, what they cost and when the next expires; how many were forgotten, and
 when: counted in slices, for all.
 
-Counting looks at every note, so it lets others be answered in between, and it is kept by group, which is all that decides
-who may see a note: one count serves every caller. Who can do with a count that is some seconds old says so.
+Counting looks at every note, so it lets others be answered in between, and it is kept by group, which is all that
+decides who may see a note: one count serves every caller. Who can do with a count that is some seconds old says so.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ EVERY_FILTER: Final = ("kinds", "tags", "paths", "states", "since", "until")
 
 
 class _Question(NamedTuple):
-    """What is asked, and all of the store that an answer needs: nothing may change while the verbs' selections are made."""
+    """What is asked, and all of the store that an answer needs: nothing may change while the verbs' selections are
+    made."""
 
     workspace: Workspace
     viewer: Caller

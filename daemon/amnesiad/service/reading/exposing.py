@@ -1,4 +1,5 @@
-"""Who was shown a note, and what they wrote afterwards: for whoever finds that a note was wrong, or should not be known.
+"""Who was shown a note, and what they wrote afterwards: for whoever finds that a note was wrong, or should not be
+known.
 
 It is read from the ledger, backwards and no further than ``MAX_SCANNED`` entries, and says where it stopped. What
 somebody wrote is told by the bare facts of the notes that stand; whether it was written *because of* the note nobody

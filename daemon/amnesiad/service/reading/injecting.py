@@ -31,7 +31,8 @@ from amnesiad.tokens import counter_for
 from amnesiad.workspace import Workspace
 
 TURN_KEEP_MS: Final = 10 * MINUTE_MS
-"""How long a turn of an agent without a session is remembered. It must be short: nothing tells two such agents apart."""
+"""How long a turn of an agent without a session is remembered. It must be short: nothing tells two such agents
+apart."""
 MAX_MATCHED: Final = 50
 """Notes that count as matched by a step's query; past that a query says nothing about any of them."""
 

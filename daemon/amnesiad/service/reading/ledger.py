@@ -84,8 +84,8 @@ class Ledger(Base):
         return wire.LedgerAnswer(rows=tuple(rows), seq=workspace.position, degraded=degraded)
 
     async def _entries(self, workspace: Workspace) -> AsyncIterator[tuple[str, bytes]]:
-        """All entries with their stream ids, the latest first, read as far as they are asked for; others are answered in
-        between."""
+        """All entries with their stream ids, the latest first, read as far as they are asked for; others are answered
+        in between."""
         before = "+"
         while page := await workspace.witness.entries(PAGE, before=before):
             for entry in page:

@@ -148,7 +148,8 @@ class Looking(Base):
         raise NotFound(f"there is no note {note_id}", field="id", hint="amnesia list shows what there is")
 
     async def history(self, request: wire.HistoryRequest) -> wire.HistoryAnswer:
-        """A note's events, oldest first: who, when, why, from what to what. Works for forgotten notes, without words."""
+        """A note's events, oldest first: who, when, why, from what to what. Works for forgotten notes, without
+        words."""
         workspace, degraded = await self.reading(request)
         if workspace is None:
             raise NotFound(f"there is no note {request.id}", field="id")
@@ -204,8 +205,8 @@ class Looking(Base):
         return found
 
     async def counts(self, workspace: Workspace, caller: Caller, now: int) -> tuple[wire.Counts, int, int | None]:
-        """Visible notes by state as settled at ``now``, tokens of all live ones (``Workspace.cost_of_all``), and the next
-        expiry.
+        """Visible notes by state as settled at ``now``, tokens of all live ones (``Workspace.cost_of_all``), and the
+        next expiry.
 
         Notes that time has ended but no pass has erased yet count as forgotten here already.
         """
@@ -233,7 +234,8 @@ def _candidates(
     after: tuple[int, str] | None,
     now: int,
 ) -> Iterator[str]:
-    """The ids among which the notes of a list are, newest first, those behind ``after``; some that are not wanted too."""
+    """The ids among which the notes of a list are, newest first, those behind ``after``; some that are not wanted
+    too."""
     sees = workspace.audience(caller)
 
     def among(group: Group) -> bool:

@@ -128,7 +128,8 @@ class Showing(Guarding):
         raise StoreUnavailable("notes kept changing while they were read", hint="try again")
 
     async def _take_in(self, workspace: Workspace, found: Witnessed, versions: Mapping[str, int | None]) -> None:
-        """Bring the projection up to what the witness found. ``versions`` are those that the answer would have shown."""
+        """Bring the projection up to what the witness found. ``versions`` are those that the answer would have
+        shown."""
         await self.follow(workspace)
         if found.later_policy:
             await workspace.reload_policy()

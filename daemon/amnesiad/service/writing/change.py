@@ -152,7 +152,8 @@ class Change:
         return note if note is not None and note.live else None
 
     def own(self, owner: str, agent_kind: str | None) -> int:
-        """Compare the owner's cell in this unit; a closed or unknown owner opens. Returns the incarnation written in."""
+        """Compare the owner's cell in this unit; a closed or unknown owner opens. Returns the incarnation written
+        in."""
         known = self.workspace.owners[owner]
         if known.open:
             expect_open(self.builder.unit, owner, known)

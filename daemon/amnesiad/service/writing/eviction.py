@@ -1,7 +1,7 @@
 """Which perishables give way when a workspace is full: the ended ones first, then the weakest that is not pinned.
 
-A full workspace stays full, so every write of a perishable asks. Working out the strength of thousands of notes for each
-would make such a write twenty times as slow; so the order is kept for a moment, in which strengths barely move.
+A full workspace stays full, so every write of a perishable asks. Working out the strength of thousands of notes for
+each would make such a write twenty times as slow; so the order is kept for a moment, in which strengths barely move.
 """
 
 from __future__ import annotations

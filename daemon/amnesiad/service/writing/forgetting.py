@@ -108,9 +108,11 @@ class Forgetting(Guarding):
         return await self.write(request, wire.ForgetAnswer, decide)
 
     async def _wordless(self, workspace: Workspace, targets: Sequence[str]) -> dict[str, Note]:
-        """Those of the targets whose words are lost or cannot be read, which nothing will mend, as they stand otherwise.
+        """Those of the targets whose words are lost or cannot be read, which nothing will mend, as they stand
+        otherwise.
 
-        Raises ``Conflict`` for one that a rebuild mends: to say that nothing matched would leave its words where they are.
+        Raises ``Conflict`` for one that a rebuild mends: to say that nothing matched would leave its words where they
+        are.
         """
         await workspace.reread([id_ for id_ in targets if id_ in workspace.unreadable])
         found = {}
@@ -126,7 +128,8 @@ class Forgetting(Guarding):
     async def _forget_wordless(
         self, request: wire.ForgetRequest, caller: Caller, note_id: str, reason: str | None
     ) -> wire.ForgetAnswer:
-        """Erase whatever stands in the place of a note's words, and free the cells it holds: only the store tells which."""
+        """Erase whatever stands in the place of a note's words, and free the cells it holds: only the store tells
+        which."""
         for _ in range(REREADS):
             workspace = await self.caught_up(request.workspace)
             if workspace is None:

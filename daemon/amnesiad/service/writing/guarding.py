@@ -98,7 +98,8 @@ class Guarding(Writing):
     ) -> tuple[str, ...]:
         """Notices about these words by the policy as it is known now, one for each type of secret in them.
 
-        Raises ``Refused`` (rule ``secret-guard``) instead where the policy says so, or where it is an id that holds one.
+        Raises ``Refused`` (rule ``secret-guard``) instead where the policy says so, or where it is an id that holds
+        one.
         """
         policy = workspace.policy
         found = await self._look(_texts(words, reason), ids, policy)
@@ -155,7 +156,8 @@ class _UnlookedError(Exception):
 
 
 def _judge(policy: Policy, found: Found) -> tuple[str, ...]:
-    """What the policy makes of a finding: notices, or ``Refused``. Raises ``_UnlookedError`` where there is none yet."""
+    """What the policy makes of a finding: notices, or ``Refused``. Raises ``_UnlookedError`` where there is none
+    yet."""
     mode = policy.secret_guard
     if mode == "off":
         return ()

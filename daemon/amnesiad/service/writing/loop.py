@@ -109,7 +109,8 @@ class Writing(Base):
             workspace.owners.move_to_end(owner)
 
     async def _owners_moved(self, workspace: Workspace, owners: Sequence[str]) -> bool:
-        """Read these owners anew, for a decision that no unit compares with them; whether one is not as it was known."""
+        """Read these owners anew, for a decision that no unit compares with them; whether one is not as it was
+        known."""
         moved = False
         for owner in owners:
             known = workspace.owners.get(owner)

@@ -1,7 +1,8 @@
 """The verb ``mirror``: what became of the item that a note mirrors in another store, written into the note's history.
 
-It reaches no other store; whoever governs one does what is to be done there and reports here. It is the one verb that also
-writes about a forgotten note, because that is when an item elsewhere is deleted: by its tomb, which keeps the pointer.
+It reaches no other store; whoever governs one does what is to be done there and reports here. It is the one verb that
+also writes about a forgotten note, because that is when an item elsewhere is deleted: by its tomb, which keeps the
+pointer.
 """
 
 from __future__ import annotations

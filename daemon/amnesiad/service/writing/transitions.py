@@ -193,7 +193,8 @@ class Transitions(Remembering):
 
 
 def _anchored_anew(words: Words, hashed: Sequence[Anchor]) -> Words:
-    """The words with their files' hashes of now. An anchor that an edit has set since the files were read is newer yet."""
+    """The words with their files' hashes of now. An anchor that an edit has set since the files were read is newer
+    yet."""
     known = {anchor.path: anchor for anchor in hashed}
     return msgspec.structs.replace(words, anchors=tuple(known.get(one.path, one) for one in words.anchors))
 
