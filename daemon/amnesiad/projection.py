@@ -330,16 +330,13 @@ class Projection:
             if visible(note, caller, self.policy):
                 yield note
 
-    def lapsed(self, now: int, among: Callable[[Group], bool]) -> set[str]:
-        """Those notes of these groups that time has ended at ``now`` and that no event has: they are filed as live
-        yet."""
+    def overdue(self, now: int) -> bool:
+        """Whether there are notes filed as live that time has moved on at ``now`` and no event has."""
         if now < self._soonest:
-            return set()
+            return False
         living = self.live.seen()
         self._soonest = float(self.live.standings.until[living].min(initial=math.inf))
-        standing = self.live.seen(among) & (self.live.standings.until <= now)
-        ids = [self.live.ids[slot] for slot in standing.nonzero()[0].tolist()]
-        return {id_ for id_ in ids if (note := self.settled(id_, now)) is not None and not note.live}
+        return now >= self._soonest
 
     def audience(self, caller: Caller) -> Callable[[Group], bool]:
         """Whether this caller may see the notes of a group: for an index to leave the others out at once.

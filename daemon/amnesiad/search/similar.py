@@ -40,12 +40,15 @@ def similar(
     content: Callable[[str], str],
     allow: Callable[[str], bool] | None = None,
     among: Callable[[Any], bool] | None = None,
+    *,
+    looked_at: int | None = None,
 ) -> list[tuple[str, float]]:
     """The notes of the index whose content equals the text or shares most of its words, with the overlap, best first.
 
     ``content(id)`` is a note's text; ``allow`` tells whether a note may be looked at, and is asked for few; ``among``
-    is what ``Index.score`` takes. Equal texts are always found, unless more than ``CANDIDATES`` notes are as close; a
-    much shorter note that shares only common words may be missed.
+    is what ``Index.score`` takes; ``looked_at`` is how many of the closest are, where few may be allowed. Equal texts are
+    always found, unless more than ``CANDIDATES`` notes are as close; a much shorter note that shares only common words
+    may be missed.
     """
     if not index:
         return []
@@ -53,7 +56,7 @@ def similar(
     query = " ".join(sorted(mine))
     ranked = (id_ for id_, _ in index.score(query, among, max_terms=CANDIDATE_TERMS))
     # Asked one by one until there are enough: what may be seen costs more to tell than what is relevant.
-    allowed = ranked if allow is None else filter(allow, ranked)
+    allowed = islice(ranked, looked_at) if allow is None else filter(allow, islice(ranked, looked_at))
     found = [
         (id_, share)
         for id_ in islice(allowed, CANDIDATES)

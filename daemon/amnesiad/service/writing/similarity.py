@@ -15,6 +15,9 @@ from amnesiad.workspace import Workspace
 
 MAX_WARNINGS: Final = 3
 """Warnings in one answer, closest first: an agent reads a few, and pays for all."""
+LOOKED_AT: Final = 64
+"""Live notes, the closest, that are looked at for those among them that time has ended: while no pass runs they may be
+any number."""
 _WARNING_STATES: Final = frozenset({"revoked", "superseded", "expired"})
 
 
@@ -26,8 +29,6 @@ def warnings(
     The measure and its threshold are ``search.similar``'s: deterministic, and never a reason to refuse.
     """
     seen = workspace.audience(caller)
-    # Dead is dead, swept or not: what time has ended stands among the live notes until a pass has written so.
-    lapsed = workspace.lapsed(now, seen)
 
     def allow(note_id: str) -> bool:
         note = workspace.settled(note_id, now)
@@ -39,8 +40,9 @@ def warnings(
         return workspace.words[note_id].content
 
     found = similar(content, workspace.ended, content_of, allow, seen)
-    if lapsed:
-        found += similar(content, workspace.live, content_of, lambda id_: id_ in lapsed and allow(id_), seen)
+    if workspace.overdue(now):
+        # Dead is dead, swept or not: what time has ended stands among the live notes until a pass has written so.
+        found += similar(content, workspace.live, content_of, allow, seen, looked_at=LOOKED_AT)
         found.sort(key=lambda one: (-one[1], one[0]))
     warned = []
     for note_id, _ in found[:MAX_WARNINGS]:
