@@ -46,9 +46,9 @@ def similar(
     """The notes of the index whose content equals the text or shares most of its words, with the overlap, best first.
 
     ``content(id)`` is a note's text; ``allow`` tells whether a note may be looked at, and is asked for few; ``among``
-    is what ``Index.score`` takes; ``looked_at`` is how many of the closest are, where few may be allowed. Equal texts are
-    always found, unless more than ``CANDIDATES`` notes are as close; a much shorter note that shares only common words
-    may be missed.
+    is what ``Index.score`` takes; ``looked_at`` is how many of the closest are, where few may be allowed. Equal texts
+    are always found, unless more than ``CANDIDATES`` notes are as close; a much shorter note that shares only common
+    words may be missed.
     """
     if not index:
         return []
