@@ -18,6 +18,7 @@ from amnesiad.errors import Conflict, Refused
 from amnesiad.store.checks import Checks
 from amnesiad.store.log import Log
 from amnesiad.store.owners import owner_field
+from amnesiad.store.policies import FILED_CELL
 from amnesiad.store.units import text_cell
 from amnesiad.store.verify import Report, rebuild, verify
 
@@ -91,6 +92,7 @@ DAMAGES: dict[str, tuple[str, Damage]] = {
     "a text of another": ("cells", lambda r, d, i: r.hset(d.keys.cells, cell_of(d, i["live"]), f"{i['other']}|a||")),
     "a slot of an ended note": ("cells", lambda r, d, i: r.hset(d.keys.cells, "slot:zz", f"{i['ended']}|a||")),
     "a malformed cell": ("cells", lambda r, d, _: r.hset(d.keys.cells, "text:zz", "x")),
+    "by which policy all is filed is garbage": ("cells", lambda r, d, _: r.hset(d.keys.cells, FILED_CELL, "x")),
     "the owner's cell is lost": ("cells", lambda r, d, _: r.hdel(d.keys.cells, owner_field("s1"))),
     "the owner's cell is garbage": ("cells", lambda r, d, _: r.hset(d.keys.cells, owner_field("s1"), "zz")),
     "the cell of an owner without notes is garbage": (

@@ -16,7 +16,7 @@ from amnesiad.store.due import earliest
 from amnesiad.store.keys import Keys
 from amnesiad.store.log import Cell, Unit
 from amnesiad.store.owners import UNFINISHED, children_of, close_owner, touch_owners
-from amnesiad.store.policies import Filed, fingerprint, mark_filed, read_policy
+from amnesiad.store.policies import FILED_CELL, Filed, fingerprint, mark_filed, read_policy
 
 
 class TestWorkspaces:
@@ -161,9 +161,12 @@ class TestFiling:
         other = await Driver.open(driver.redis, "other")
         await driver.redis.set(other.keys.due, "no index")
         await driver.redis.set(other.keys.cells, "no cells")
-        first, damaged = await earliest(driver.redis, [driver.keys.ws, other.keys.ws])
+        third = await Driver.open(driver.redis, "third")
+        await driver.redis.hset(third.keys.cells, FILED_CELL, "no cell")
+        first, damaged, scrawled = await earliest(driver.redis, [driver.keys.ws, other.keys.ws, third.keys.ws])
         assert first.at is not None
         assert (damaged.at, damaged.filed.current) == (None, True)
+        assert scrawled.filed.current
 
 
 class TestPolicies:

@@ -33,7 +33,7 @@ from amnesiad.store.keyring import Keyring
 from amnesiad.store.keys import Keys
 from amnesiad.store.log import START
 from amnesiad.store.owners import Owner, owner_field, readable_owner
-from amnesiad.store.policies import fitting
+from amnesiad.store.policies import FILED_CELL, fitting
 from amnesiad.store.units import FORGOTTEN, PERISHABLE_BYTES, RECORD_BYTES, UNSCRUBBED, derived
 from amnesiad.store.vault import encode_tomb
 from amnesiad.store.workspaces import POLICY_CELL
@@ -424,11 +424,17 @@ class Checks:
 
     async def _check_policy(self) -> None:
         k = self.keys
-        found, cell = await self._snapshot(("HGETALL", k.policy), ("HGET", k.cells, POLICY_CELL))
+        found, cell, filed = await self._snapshot(
+            ("HGETALL", k.policy), ("HGET", k.cells, POLICY_CELL), ("HGET", k.cells, FILED_CELL)
+        )
         stamp = stamp_of(cell)
         if stamp is None or not stamp.isdecimal() or int(stamp) < self.fold.policy_version:
             mend: Command = ("HSET", k.cells, POLICY_CELL, f"{self.fold.policy_version}|{OP}||")
             self.found.differs(POLICY_CELL, "cells", "the version of the policy is missing or behind", mend)
+        if filed is not None and stamp_of(filed) is None:
+            # Without it everything is filed anew, and it is written then.
+            mend = ("HDEL", k.cells, FILED_CELL)
+            self.found.differs(FILED_CELL, "cells", "by which policy all is filed cannot be read", mend)
         stored = {name.decode(errors="replace"): raw for name, raw in found.items()}
         for name, value in self.fold.policy.items():
             if name not in stored or setting_of(name, stored[name]) != canonical(name, value):

@@ -91,8 +91,9 @@ class Filed(NamedTuple):
 def filed_by(policy: bytes | None, filed: bytes | None) -> Filed:
     """What the two cells say. One that is damaged is for ``verify`` to name: no filing would mend it."""
     version = b"" if policy is None else policy.partition(b"|")[0]
-    stamp, _, _, base = (filed or b"%d|||" % FIRST_POLICY).split(b"|", 3)
-    return Filed(stamp == version or not version.isdigit(), base.decode(errors="replace"))
+    parts = (b"%d|||" % FIRST_POLICY if filed is None else filed).split(b"|", 3)
+    damaged = len(parts) < 4 or not version.isdigit()
+    return Filed(damaged or parts[0] == version, parts[-1].decode(errors="replace"))
 
 
 async def mark_filed(log: Log, version: int, base: Policy) -> bool:
