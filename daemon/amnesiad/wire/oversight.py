@@ -76,7 +76,7 @@ class LifecycleStatus(Part, frozen=True, kw_only=True):
 
 class StatusAnswer(Answer, frozen=True, kw_only=True):
     """A small scalar view. ``tokens`` is what all live notes would cost. ``refusals`` counts by rule what this daemon
-    has refused since its start, in whatever workspace."""
+    has refused in the workspace since its start."""
 
     counts: Counts
     tokens: int

@@ -1244,7 +1244,7 @@ export interface StaleFlagged {
   cause: "anchor" | "decayed" | "distrusted";
 }
 
-/** A small scalar view. `tokens` is what all live notes would cost. `refusals` counts by rule what this daemon has refused since its start, in whatever workspace. */
+/** A small scalar view. `tokens` is what all live notes would cost. `refusals` counts by rule what this daemon has refused in the workspace since its start. */
 export interface StatusAnswer {
   seq: string;
   degraded?: boolean;
