@@ -15,6 +15,7 @@ from tests.support import wait_until
 from amnesiad import AsyncClient, errors
 from amnesiad.api.app import App
 from amnesiad.api.serve import ApiServer, serve
+from amnesiad.client.identity import unreachable
 from amnesiad.limits import SUN_PATH_BYTES
 
 pytestmark = pytest.mark.usefixtures("nobody")
@@ -36,6 +37,11 @@ async def test_no_daemon_is_noticed_at_once(place: Path, connect: Connect) -> No
     with pytest.raises(errors.DaemonUnreachable, match="nothing answers"):
         await ask("status")
     assert time.monotonic() - began < 1
+
+
+def test_a_socket_that_goes_away_meanwhile_is_no_file_in_the_way(place: Path) -> None:
+    """A daemon that stops refuses first and then takes its socket along: nobody is told to move it away."""
+    assert unreachable(str(place / "a.sock"), ConnectionRefusedError()).message.startswith("nothing answers")
 
 
 async def test_a_path_no_socket_can_have_is_told_of(connect: Connect) -> None:

@@ -192,7 +192,8 @@ def unreachable(path: str, failure: OSError) -> DaemonUnreachable:
         )
     if isinstance(failure, PermissionError):
         return DaemonUnreachable(f"the socket {path} belongs to another user", hint="run amnesia up as yourself")
-    if isinstance(failure, ConnectionRefusedError) and not Path(path).is_socket():
+    # A daemon that stops takes its socket away: what is gone by now was no other file.
+    if isinstance(failure, ConnectionRefusedError) and not Path(path).is_socket() and Path(path).exists():
         return DaemonUnreachable(f"{path} is not a socket", hint="move it away, then start the daemon with: amnesia up")
     reason = "there is no socket" if isinstance(failure, FileNotFoundError) else "nothing answers"
     return DaemonUnreachable(f"{reason} at {path}", hint="start the daemon with: amnesia up")
