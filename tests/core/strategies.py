@@ -41,7 +41,6 @@ def examples(count: int) -> settings:
 
 
 kind_names = st.sampled_from(list(REGIMES))
-perishable_kinds = st.sampled_from([kind for kind, regime in REGIMES.items() if regime == "perishable"])
 curves: st.SearchStrategy[Curve] = st.sampled_from(get_args(Curve))
 durations = st.one_of(
     st.integers(1, 1000),

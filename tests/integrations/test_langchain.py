@@ -160,7 +160,7 @@ async def test_a_thread_sees_its_own_notes(middleware: AmnesiaMiddleware, servic
 
 @pytest.mark.parametrize("thread", [0, 7, UUID(int=7)])
 async def test_a_thread_is_called_as_programs_like(thread: object, middleware: AmnesiaMiddleware, redis: Redis) -> None:
-    """V: checkpointers take numbers and UUIDs for a thread's id, so it is no reason for an agent to fail."""
+    """Checkpointers take numbers and UUIDs for a thread's id, so it is no reason for an agent to fail."""
     agent = create_agent(Scripted.of("ok"), [], middleware=[middleware], checkpointer=InMemorySaver())
     await ask(agent, "hello", asynchronous=True, thread_id=thread)
     assert await heard(redis) == [("turn-end", str(thread), None)]

@@ -1,5 +1,5 @@
-"""The lines of an export, one JSON object each, told apart by ``line``. Shapes only; ``service.lines`` reads and checks
-them."""
+"""The lines of an export, one JSON object each, told apart by ``line``. Shapes only; ``service.transfer.shapes`` reads
+and checks them."""
 
 from __future__ import annotations
 
