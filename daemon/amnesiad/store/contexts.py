@@ -1,8 +1,8 @@
 """What each context was shown: which notes, and when, so that it can be told of those that were taken back since.
 
 A context is the window of one session or one of its children (``Caller.context``). The witness script records what is
-shown to it and what it was told has changed, in the very step that logs both (``store.log``); here it is read. Ids and
-times only; no words.
+shown to it and what it was told has changed, in the very step that logs both (``store.witness``); here it is read. Ids
+and times only; no words.
 """
 
 from __future__ import annotations

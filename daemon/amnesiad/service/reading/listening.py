@@ -1,8 +1,9 @@
 """A context that is told things step by step: each note once, unless it changed since, and never more than fits.
 
 What an agent's hooks inject stays in its context until that is compacted, so saying it again at every prompt would only
-fill it. What was shown is kept in the ledger (``store.log.Once``), which a compaction clears; here is only what follows
-from it for one selection. Nothing here reads the store or chooses among notes: the selection is ``core.inject``'s.
+fill it. What was shown is kept in the ledger (``store.witness.Once``), which a compaction clears; here is only what
+follows from it for one selection. Nothing here reads the store or chooses among notes: the selection is
+``core.inject``'s.
 """
 
 from __future__ import annotations

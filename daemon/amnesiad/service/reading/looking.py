@@ -205,7 +205,7 @@ class Looking(Base):
         return found
 
     async def counts(self, workspace: Workspace, caller: Caller, now: int) -> tuple[wire.Counts, int, int | None]:
-        """Visible notes by state as settled at ``now``, tokens of all live ones (``Workspace.cost_of_all``), and the
+        """Visible notes by state as settled at ``now``, tokens of all live ones (``Projection.cost_of_all``), and the
         next expiry.
 
         Notes that time has ended but no pass has erased yet count as forgotten here already.

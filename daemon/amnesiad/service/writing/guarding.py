@@ -66,7 +66,7 @@ class Guarding(Writing):
         owners: Sequence[str] = (),
         words: Words | None = None,
     ) -> A:
-        """``Base.write`` of a request whose words, reason and ids are looked at, and judged with every decision.
+        """``Writing.write`` of a request whose words, reason and ids are looked at, and judged with every decision.
 
         ``words`` are those that the request brings in; a new note's content is held against ``max_item_bytes`` too. An
         answer that has room for notices says what was found. Raises ``Refused`` (rule ``secret-guard``), ``TooLarge``.

@@ -1,6 +1,6 @@
 """Verbs about one note: revoke, flag, reinstate, pin, unpin, renew, done, promote, undo.
 
-Each is a decision of the core, written by the one loop in ``base``.
+Each is a decision of the core, written by the one loop in ``loop``.
 """
 
 from __future__ import annotations
