@@ -134,6 +134,7 @@ class TestLines:
             {"line": "owner", "owner": "s p a c e", "incarnation": 1, "open": True},
             {"line": "policy", "values": {"no_such_setting": 1}},
             b'{"content": "x", "created_at": 1e400}',
+            b'{"content": "x", "created_at": "\xff"}',
             b'{"content": "x", "created_at": 1' + b"0" * 5000 + b"}",
             {"line": "export", "format": 1, "workspace": "w", "through": "1-0", "key": "k", "at": 1, "after": "here"},
             {
@@ -151,6 +152,13 @@ class TestLines:
         assert {problem.code for problem in answer.problems} == {"invalid", "too_large"}
         assert (answer.lines, answer.imported) == (2 * len(bad), len(bad))
         assert len(await listed(service, workspace=ELSEWHERE)) == len(bad)
+
+    async def test_a_date_is_refused_for_what_is_wrong_with_it(self, service: Service) -> None:
+        """V26: a number that is out of range and a text that is none are told apart."""
+        dates = (b"1e400", b'"\xff"')
+        answer = await taken_in(service, [b'{"content": "x", "created_at": %b}' % date for date in dates])
+        told = [problem.message for problem in answer.problems]
+        assert told == ["created_at is a number that is out of range", "created_at is not JSON in UTF-8"]
 
     async def test_owners_without_end_are_refused(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
         """V26: a file may tell of so many owners; each beyond is named by its line, and the others are taken in."""

@@ -117,8 +117,10 @@ def stated_date(raw: msgspec.Raw, field: str, now: int) -> int:
     """The time (epoch ms) that a plain line states for a note, see ``check_date``. Raises ``Invalid``."""
     try:
         value = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except msgspec.ValidationError:
         raise Invalid(f"{field} is a number that is out of range", field=field) from None
+    except (msgspec.DecodeError, RecursionError):
+        raise Invalid(f"{field} is not JSON in UTF-8", field=field) from None
     return check_date(parse_time(value, field=field), field, now)
 
 

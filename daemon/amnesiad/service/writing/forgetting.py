@@ -39,7 +39,8 @@ class Forgetting(Guarding):
     async def forget(self, request: wire.ForgetRequest) -> wire.ForgetAnswer:
         """Erase every note that the address means and the caller may see. ``dry_run`` only shows what would go.
 
-        Of several, one that cannot go stays and is named in ``notices``; where none can, the refusal is raised.
+        Where the caller may not forget one of them, all are refused. Of several, one that cannot be erased stays and is
+        named in ``notices``; where none can, what was wrong is raised.
         ``ids`` has no bound but the workspace's: whoever keeps copies elsewhere needs all of them.
         """
         caller = request.caller.to_core()
