@@ -105,6 +105,7 @@ DAMAGES: dict[str, tuple[str, Damage]] = {
     "members of nobody": ("members", lambda r, d, _: r.sadd(d.keys.members("s9"), "stranger00")),
     "a due time is lost": ("due", lambda r, d, i: r.zrem(d.keys.due, i["live"])),
     "another due time": ("due", lambda r, d, i: r.zadd(d.keys.due, {i["live"]: 5})),
+    "a due time behind all times": ("due", lambda r, d, i: r.zadd(d.keys.due, {i["live"]: "inf"})),
     "a pinned note is due": ("due", lambda r, d, i: r.zadd(d.keys.due, {i["pinned"]: 5})),
     "a stranger is due": ("due", lambda r, d, _: r.zadd(d.keys.due, {"stranger00": 5})),
     "a purge is lost": ("due", lambda r, d, i: r.zrem(d.keys.due, i["gone"])),

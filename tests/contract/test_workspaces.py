@@ -12,7 +12,7 @@ from tests.support import foreign_keys
 
 from amnesiad.errors import Conflict, NotFound, StoreUnavailable
 from amnesiad.store import workspaces
-from amnesiad.store.due import earliest
+from amnesiad.store.due import LAST_MS, earliest
 from amnesiad.store.keys import Keys
 from amnesiad.store.log import Cell, Unit
 from amnesiad.store.owners import UNFINISHED, children_of, close_owner, touch_owners
@@ -167,6 +167,10 @@ class TestFiling:
         assert first.at is not None
         assert (damaged.at, damaged.filed.current) == (None, True)
         assert scrawled.filed.current
+        for score, known in ((float("inf"), LAST_MS), (float("-inf"), 0)):
+            await driver.redis.zadd(third.keys.due, {"stranger00": score})
+            sound, strange = await earliest(driver.redis, [driver.keys.ws, third.keys.ws])
+            assert (sound.at, strange.at) == (first.at, known)
 
 
 class TestPolicies:

@@ -215,7 +215,7 @@ class Checks:
         if found == wanted:
             return
         mend: Command = ("ZREM", key, note_id) if wanted is None else ("ZADD", key, wanted, note_id)
-        told = [("not there" if score is None else str(int(score))) for score in (found, wanted)]
+        told = [("not there" if score is None else f"{score:.0f}") for score in (found, wanted)]
         self.found.differs(note_id, field, f"filed: {told[0]}; it should be: {told[1]}", mend)
 
     def _check_anchored(self, note_id: str, found: int, wanted: bool) -> None:

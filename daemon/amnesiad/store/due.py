@@ -22,6 +22,8 @@ from amnesiad.store.workspaces import POLICY_CELL
 
 SCAN_COUNT: Final = 500
 """Ids per step of a walk."""
+LAST_MS: Final = 2**53
+"""The last time that an index tells to the millisecond; a sorted set knows infinity too."""
 REFILE_LUA: Final = resources.files("amnesiad.store").joinpath("refile.lua").read_text()
 
 
@@ -87,8 +89,9 @@ async def earliest(redis: Redis, workspaces: Sequence[str]) -> list[Earliest]:
 
 
 def _earliest(first: Any, count: Any, cells: Any) -> Earliest:
-    """A key that is none of its type holds up no other workspace: the server's refusal stands for nothing there."""
-    at = int(first[0][1]) if isinstance(first, list) and first else None
+    """A key that is none of its type, or a time that is none, holds up no other workspace: the server's refusal stands
+    for nothing there, and what is filed before or behind all times for the first or the last."""
+    at = int(min(max(first[0][1], 0), LAST_MS)) if isinstance(first, list) and first else None
     unscrubbed = int(count) if isinstance(count, bytes) and count.isdigit() else 0
     return Earliest(at, unscrubbed, filed_by(*cells) if isinstance(cells, list) else Filed(True, ""))
 
