@@ -139,3 +139,21 @@ async def test_a_tomb_that_moves_while_it_is_restored_is_read_again(
     assert (await grave_of(service, note_id)).note.restored_to == new
     assert dict((await grave_of(service, note_id)).note.mirrored) == {"mem0": "deleted"}
     assert await problems(service) == ()
+
+
+async def test_copies_are_kept_again_though_another_daemon_changed_the_policy_meanwhile(
+    service: Service, second: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C30: one change by another daemon, which this one has not heard of yet, is no reason to give up."""
+    await remember(service, "the gate opens at eight")
+    caught_up = service.caught_up
+
+    async def overtaken(name: str) -> Any:
+        found = await caught_up(name)
+        monkeypatch.undo()
+        await call(second, "policy", set={"max_deterrents": 1})
+        return found
+
+    monkeypatch.setattr(service, "caught_up", overtaken)
+    values = (await call(service, "policy", set={"restorable": True})).values
+    assert (values["restorable"].value, values["max_deterrents"].value) == (True, 1)

@@ -164,7 +164,7 @@ class Governing(Looking, Guarding):
     async def _without_copies(self, name: str) -> int:
         """Take out the copies that are left from an earlier time when they were kept, so that switching them on again
         brings none back, and return the version of the policy under which there are none; -1 where it moved."""
-        workspace = cast(Workspace, await self.open(name, create=True))
+        workspace, _ = await self._renewed_view(cast(Workspace, await self.open(name, create=True)))
         held = await read_policy(self.redis, workspace.keys, workspace.base)
         done = not held.policy.restorable and await drop_copies(workspace.log, self.keyring, held, self.clock.now_ms())
         return held.version if done else -1
