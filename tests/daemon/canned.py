@@ -182,6 +182,10 @@ def on_terminal(
         os.write(ours, typed.encode())
         more, ended = _shown_next(ours, SILENCE_S / presses)
         shown += more
+        if not ended and more.replace(b"^C", b"").strip():
+            # It was heard, for this is more than the terminal's own echo: now it only has to end.
+            shown += _shown_next(ours, SILENCE_S)[0]
+            ended = True
         if ended:
             break
     os.close(ours)
