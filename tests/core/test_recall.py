@@ -315,3 +315,12 @@ def test_a_thousand_paths_and_as_many_notes_are_graded_at_once() -> None:
     started = time.process_time()
     assert all(path_grade(words, paths) == 3 for words in notes)
     assert time.process_time() - started < 0.3
+
+
+def test_a_thousand_mentions_are_looked_for_at_once() -> None:
+    """As many notes that only mention such a file hold nobody up either: no pattern is made for each path."""
+    paths = tuple(f"src/module_{number}.py" for number in range(1000))
+    notes = [Words(content=f"look at {path} first") for path in paths]
+    started = time.process_time()
+    assert all(path_grade(words, paths) == 1 for words in notes)
+    assert time.process_time() - started < 0.6

@@ -45,7 +45,8 @@ _UNSPACED: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u3098\u309b-\u30ff\u3400-\u9fff\uac00-\ud7af\uff66-\uff9f"
 )
 # A word character, except in scripts that are written without spaces: 修改src/app.py文件 mentions a path.
-_WORD: Final = rf"[^\W{_UNSPACED}]"
+_SPACED: Final = re.compile(rf"[^\W{_UNSPACED}]")
+_LETTER: Final = re.compile(r"\w")
 _OF_UNSPACED: Final = re.compile(f"[{_UNSPACED}]")
 
 
@@ -264,15 +265,22 @@ def _mentions(content: str, path: str) -> bool:
     The text is taken as it is seen, which is how an index of its words takes it (``pathindex.words_of_mention``).
     """
     content, path = seen(content), seen(path)
-    if not path:
-        return False
-    before, after = (_WORD if edge.isascii() else r"\w" for edge in (path[0], path[-1]))
-    pattern = rf"(?<!{before})(?<![.\-]){re.escape(path)}(?!{after})(?!-|\.{_WORD})"
-    for found in re.finditer(pattern, content):
-        around = content[max(0, found.start() - 1) : found.start()] + content[found.end() : found.end() + 1]
-        if not any(map(_is_mark, around)):
+    before, after = (_SPACED if edge.isascii() else _LETTER for edge in (path[:1], path[-1:]))
+    # Compiling a pattern for each path would cost more than all of the looking.
+    start = content.find(path) if path else -1
+    while start >= 0:
+        end = start + len(path)
+        ahead, behind, beyond = content[max(0, start - 1) : start], content[end : end + 1], content[end + 1 : end + 2]
+        joined = _joins(ahead, before) or ahead == "." or _joins(behind, after)
+        if not joined and not (behind == "." and _SPACED.match(beyond)):
             return True
+        start = content.find(path, start + 1)
     return False
+
+
+def _joins(char: str, letter: re.Pattern[str]) -> bool:
+    """Whether the character beside a path, if there is one, makes it part of another name."""
+    return char == "-" or letter.match(char) is not None or (char != "" and _is_mark(char))
 
 
 def _is_mark(char: str) -> bool:
