@@ -31,6 +31,7 @@ from amnesiad.core.callers import Caller
 from amnesiad.core.inject import MAX_OMITTED_IDS
 from amnesiad.core.intake import MAX_QUERY_CHARS
 from amnesiad.core.notes import Note
+from amnesiad.errors import StoreUnavailable
 from amnesiad.service import Service
 from amnesiad.store.connect import connect
 from amnesiad.store.server import EmbeddedServer
@@ -198,6 +199,15 @@ async def test_a_trigger_fires_once_per_session_and_turn(service: Service, clock
     clock.advance(600_000)
     assert await fired("s1", 2) == set(), "never twice in one turn"
     assert await fired("s1", 3) == {cool}
+
+
+async def test_a_damaged_mark_of_what_was_shown_ends_the_attempt(service: Service) -> None:
+    """A mark that no text can equal is compared in vain: the firing says so instead of trying until its deadline."""
+    note_id = await remember(service, "run tests in the venv", triggers=[{"event": "pre-run"}])
+    keys = (await projection(service)).keys
+    await service.redis.hset(keys.ledger("s1"), note_id, b"\xff")
+    error = await refused(call(service, "fire", event="pre-run", caller={"session": "s1"}))
+    assert isinstance(error, StoreUnavailable)
 
 
 async def test_many_firings_at_once_show_each_note_once(service: Service, second: Service) -> None:

@@ -17,7 +17,9 @@ from amnesiad.bridge import Timer
 from amnesiad.bridge.timer import SWEEP_S
 from amnesiad.errors import AmnesiaError, Bug, StoreUnavailable
 from amnesiad.store.due import earliest
+from amnesiad.store.keys import META
 from amnesiad.store.queue import PREFIX, QUEUE, worker_alive
+from amnesiad.store.units import UNSCRUBBED
 from amnesiad.tasks import end
 from amnesiad_workers.passes import refile, settle
 
@@ -69,6 +71,7 @@ async def test_many_reasons_to_settle_are_one_job(yard: Yard, timers: list[Timer
 async def test_ticks_and_scrubs_are_asked_for_once(yard: Yard, timers: list[Timer]) -> None:
     """Two daemons: each periodic job is queued once, and a scrub only when something was erased."""
     assert timers
+    await yard.redis.hset(META, UNSCRUBBED, "damaged")  # a count that is none must not end the timer
     await pretend_worker(yard.redis)
     await wait_until(lambda: has(yard, {"reconcile", "trim", "purge_audit"}))
     names = [name for name, _ in await yard.queued()]

@@ -20,11 +20,9 @@ from amnesiad.core.policy import Policy
 from amnesiad.errors import AmnesiaError, StoreUnavailable
 from amnesiad.store.clock import StoreClock
 from amnesiad.store.due import earliest
-from amnesiad.store.faults import store_errors
-from amnesiad.store.keys import META
+from amnesiad.store.erase import unscrubbed_of_dropped
 from amnesiad.store.policies import fingerprint
 from amnesiad.store.queue import worker_alive
-from amnesiad.store.units import UNSCRUBBED
 from amnesiad.store.workspaces import all_workspaces
 
 SWEEP_S: Final = 0.5
@@ -137,8 +135,7 @@ class Timer:
         began = time.monotonic()
         names = list((await all_workspaces(self._redis)).values())
         found = await earliest(self._redis, names)
-        with store_errors():
-            dropped = int(await self._redis.hget(META, UNSCRUBBED) or 0)
+        dropped = await unscrubbed_of_dropped(self._redis)
         due: dict[str, int] = {}
         relook = self._clock.now_ms() + RELOOK_MS
         for ws, first in zip(names, found, strict=True):

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable
 from typing import Any, Final, Literal, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from amnesiad.errors import StoreUnavailable
+from amnesiad.store.faults import store_errors
+from amnesiad.store.keys import META
+from amnesiad.store.units import UNSCRUBBED
 
 POLL_S: Final = 0.02
 """How often to ask how a rewrite goes; one of 100 000 notes takes 0.2-0.6 s."""
@@ -25,6 +29,16 @@ POLL_S: Final = 0.02
 _RUNNING = ("aof_rewrite_in_progress", "aof_rewrite_scheduled", "rdb_bgsave_in_progress")
 # Parts of the refusals of a server that has such a child.
 _REFUSED_FOR_NOW = ("in progress", "child process is active")
+
+
+async def unscrubbed_of_dropped(client: Redis) -> int:
+    """How many notes of dropped workspaces the files may still hold; 0 for a count that is damaged.
+
+    Raises ``StoreUnavailable``.
+    """
+    with store_errors():
+        raw = await cast(Awaitable[bytes | None], client.hget(META, UNSCRUBBED))
+    return int(raw) if raw is not None and raw.isdigit() else 0
 
 
 async def rewrite(client: Redis, timeout_s: float) -> Literal["done", "requested"]:

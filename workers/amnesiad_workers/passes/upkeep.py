@@ -11,7 +11,7 @@ from amnesiad.core.kinds import DAY_MS
 from amnesiad.errors import Conflict, NotFound
 from amnesiad.store.due import DueNote, DueTomb, Filing, earliest, read_items, scan_ids
 from amnesiad.store.due import refile as file_anew
-from amnesiad.store.erase import rewrite
+from amnesiad.store.erase import rewrite, unscrubbed_of_dropped
 from amnesiad.store.faults import store_errors
 from amnesiad.store.keys import BRIDGE_GROUP, DEAD, LIFECYCLE, META, Keys
 from amnesiad.store.log import START, Cell, Log, Unit, parse_stored, seq_key
@@ -56,8 +56,7 @@ async def scrub(context: Context) -> dict[str, Any]:
         for ws, first in zip(names, await earliest(redis, names), strict=True)
         if first.unscrubbed > 0
     ]
-    with store_errors():
-        dropped = int(await cast(Any, redis.hget(META, UNSCRUBBED)) or 0)
+    dropped = await unscrubbed_of_dropped(redis)
     if not marks and dropped <= 0:
         return {"workspaces": 0, "erased": 0, "result": "none"}
     result = await rewrite(redis, context.rewrite_timeout_s)

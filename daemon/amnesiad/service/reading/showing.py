@@ -31,6 +31,9 @@ from amnesiad.workspace import Workspace
 
 READ_ATTEMPTS: Final = 3
 """Selections that insist on the log's very end; those after them insist only that nothing they show has moved."""
+MAX_ROUNDS: Final = 256
+"""Selections in all. What others show meanwhile leaves fewer to select and counts as no attempt, so this many are made
+only where a mark in the store is damaged."""
 PATIENT_ATTEMPTS: Final = 12
 """Selections after those: under a storm of writes somebody may well touch one of ten notes a few times in a row."""
 
@@ -78,8 +81,9 @@ class Showing(Guarding):
         telling = None if corrections is None else corrections.telling
         if telling is None and caller.context is not None:
             telling = Telling(caller.context, self.context_kept(caller))
-        attempt = 0
-        while attempt < READ_ATTEMPTS + PATIENT_ATTEMPTS:
+        attempt = rounds = 0
+        while attempt < READ_ATTEMPTS + PATIENT_ATTEMPTS and rounds < MAX_ROUNDS:
+            rounds += 1
             if corrections is not None:
                 await corrections.look(workspace)
             if telling is not None:

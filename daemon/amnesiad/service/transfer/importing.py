@@ -145,7 +145,9 @@ class Importing(Arriving, Governing):
         await self._check_policy(run.request.workspace, run.workspace, run.caller, fresh)
         if run.request.dry_run:
             run.workspace.overrides |= fresh
-            run.workspace.policy = apply_overrides(run.workspace.base, run.workspace.overrides)
+            run.workspace.govern(
+                apply_overrides(run.workspace.base, run.workspace.overrides), run.workspace.policy_version
+            )
             return
         asked = wire.PolicyRequest(workspace=run.request.workspace, caller=run.request.caller, set=fresh)
         await self._change_policy(asked)
