@@ -37,28 +37,32 @@ async def events(client: AsyncClient) -> Counter[tuple[str, ...]]:
 
 @pytest.mark.timeout(120)
 async def test_four_passes_at_once(fleet: Fleet) -> None:
-    """V02: 8000 notes are due, and four workers are let go at once on the passes that two daemons asked for: each note
-    expires once and is forgotten once, and the counts add up, at both. (That passes do meet is sure in one process:
-    tests/workers.)"""
+    """V02: 8000 notes are due, and four workers settle them in four passes at once that two daemons asked for: each
+    note expires once and is forgotten once, and the counts add up, at both."""
     await fleet.store()
     await asyncio.gather(fleet.daemon("a"), fleet.daemon("b"))
     workers = await asyncio.gather(*(fleet.worker() for _ in range(4)))
     client, other = fleet.client(role="human"), fleet.client("b", role="human")
-    for worker in workers:
-        worker.signal(signal.SIGSTOP)
-    await fill(client, 8000)
-    passes = [asyncio.create_task(asked.settle()) for asked in (client, other) * 2]
-    redis = fleet.redis()
-    await wait_until(lambda: _handed_out(redis, len(workers)))
-    for worker in workers:
-        worker.signal(signal.SIGCONT)
-    await asyncio.gather(*passes)
+    redis, notes, met = fleet.redis(), 0, 0
+    for _ in range(5):  # On a busy machine the first may be through before the others have begun.
+        for worker in workers:
+            worker.signal(signal.SIGSTOP)
+        await fill(client, 8000, start=notes)
+        notes += 8000
+        passes = [asyncio.create_task(asked.settle()) for asked in (client, other) * 2]
+        await wait_until(lambda: _handed_out(redis, len(workers)))
+        for worker in workers:
+            worker.signal(signal.SIGCONT)
+        met += sum([(await one).figures.get("conflicts", 0) for one in passes])
+        if met:
+            break
+    assert met > 0, "the passes did meet"
 
     async def settled() -> bool:
-        return {(await asked.status()).counts.forgotten for asked in (client, other)} == {8000}
+        return {(await asked.status()).counts.forgotten for asked in (client, other)} == {notes}
 
     await wait_until(settled, PATIENCE_S)
-    assert await events(client) == {("created", "expired", "forgotten"): 8000}
+    assert await events(client) == {("created", "expired", "forgotten"): notes}
     assert (await client.verify()).problems == ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -44,15 +45,25 @@ async def settles(yard: Yard) -> int:
     return sum(name == "settle" for name, _ in await yard.queued())
 
 
-async def test_a_ttl_of_a_millisecond_is_asked_for_within_the_second(yard: Yard, timers: list[Timer]) -> None:
-    """With no other traffic and no hint, a note that is due at once is settled by a sweep, of which there are two a
-    second where the machine has time for them."""
-    assert timers
+async def test_a_ttl_of_a_millisecond_is_asked_for_within_the_second(
+    yard: Yard, timers: list[Timer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With no other traffic and no hint, a note that is due at once is settled by the next sweep but one at the latest,
+    and two are within a second. They are counted: how long they take is the machine's business."""
+    sweeps: Counter[Timer] = Counter()
+    sweep = Timer._sweep
+
+    async def counted(timer: Timer) -> None:
+        sweeps[timer] += 1
+        await sweep(timer)
+
     await pretend_worker(yard.redis)
     yard.world.now = yard.clock.now_ms()
     await yard.world.remember("a", ttl_ms=1)
+    monkeypatch.setattr(Timer, "_sweep", counted)
     await wait_until(lambda: settles(yard))
-    assert SWEEP_S <= 0.5
+    assert max(sweeps[timer] for timer in timers) <= 2
+    assert 2 * SWEEP_S <= 1
     yard.world.now = yard.clock.now_ms()
     assert (await settle(yard.world.context, yard.world.ws)).expired == 1
 
