@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -31,7 +31,6 @@ from amnesiad.core.callers import Caller
 from amnesiad.core.inject import MAX_OMITTED_IDS
 from amnesiad.core.intake import MAX_QUERY_CHARS
 from amnesiad.core.notes import Note
-from amnesiad.errors import StoreUnavailable
 from amnesiad.service import Service
 from amnesiad.store.connect import connect
 from amnesiad.store.server import EmbeddedServer
@@ -179,68 +178,6 @@ async def test_words_of_every_script_are_found_at_once(service: Service, second:
             assert (await recalled(asked, query))[:1] == [content]
 
 
-async def test_a_trigger_fires_once_per_session_and_turn(service: Service, clock: ManualClock) -> None:
-    """V32: a note whose trigger matches is shown once per session, again only after its cooldown, to each session."""
-    once = await remember(service, "run tests in the venv", triggers=[{"event": "pre-run", "command": "pytest*"}])
-    cool = await remember(service, "keep the log open", triggers=[{"event": "pre-run", "cooldown_ms": "10m"}])
-
-    async def fired(session: str, turn: int, command: str = "pytest -q") -> set[str]:
-        caller = {"session": session}
-        answer = await call(service, "fire", event="pre-run", command=command, turn=turn, caller=caller)
-        assert answer.tokens <= 2000
-        return {note.id for note in answer.notes}
-
-    assert await fired("s1", 1, "ls") == {cool}
-    assert await fired("s1", 1) == {once}
-    assert await fired("s1", 2) == set()
-    assert await fired("s2", 1) == {once, cool}
-    clock.advance(600_000)
-    assert await fired("s1", 2) == {cool}
-    clock.advance(600_000)
-    assert await fired("s1", 2) == set(), "never twice in one turn"
-    assert await fired("s1", 3) == {cool}
-
-
-async def test_a_damaged_mark_of_what_was_shown_ends_the_attempt(service: Service) -> None:
-    """A mark that no text can equal is compared in vain: the firing says so instead of trying until its deadline."""
-    note_id = await remember(service, "run tests in the venv", triggers=[{"event": "pre-run"}])
-    keys = (await projection(service)).keys
-    await service.redis.hset(keys.ledger("s1"), note_id, b"\xff")
-    error = await refused(call(service, "fire", event="pre-run", caller={"session": "s1"}))
-    assert isinstance(error, StoreUnavailable)
-
-
-async def test_many_firings_at_once_show_each_note_once(service: Service, second: Service) -> None:
-    """V32: 24 firings of one session at the same instant, over two daemons, show each of ten notes exactly once."""
-    ids = [await remember(service, f"mind step {n}", triggers=[{"event": "pre-run"}]) for n in range(10)]
-    await listed(second)
-    caller = {"session": "s1"}
-    answers = await asyncio.gather(
-        *(call(one, "fire", event="pre-run", turn=1, caller=caller) for _ in range(12) for one in (service, second))
-    )
-    assert sorted(note.id for answer in answers for note in answer.notes) == sorted(ids)
-    rows = (await call(service, "ledger", caller=HUMAN)).rows
-    assert sorted(note_id for row in rows for note_id in row.ids) == sorted(ids), "the ledger has what was shown"
-
-
-async def test_a_turn_without_a_session_shows_a_note_once(service: Service) -> None:
-    """V32: once per turn holds for an agent that has no session too; its next turn shows the note again."""
-    note_id = await remember(service, "keep the log open", triggers=[{"event": "pre-run"}])
-
-    async def fired(turn: int | None, agent: str = "a1") -> list[str]:
-        return [
-            note.id for note in (await call(service, "fire", event="pre-run", turn=turn, caller={"agent": agent})).notes
-        ]
-
-    assert [await fired(1), await fired(1), await fired(2), await fired(1, "a2")] == [
-        [note_id],
-        [],
-        [note_id],
-        [note_id],
-    ]
-    assert [await fired(None), await fired(None)] == [[note_id], [note_id]], "without a turn nothing tells two apart"
-
-
 async def test_what_a_policy_forbids_is_not_injected_by_a_daemon_that_lags(service: Service, second: Service) -> None:
     """C44: injection is switched off through one daemon; another, whose view is older, injects and fires nothing, and
     both do again once it is switched on."""
@@ -346,87 +283,6 @@ async def test_only_what_was_revoked_warns(service: Service, clock: ManualClock,
         assert [one.id for one in answer.deterrents] == [ids[0]], states
         assert [note.id for note in answer.notes] == ([] if states == ["stale"] else [ids[3]])
     assert (await call(service, "inject", **asked)).deterrents == (ids[0],)
-
-
-@pytest.mark.parametrize("damage", ["another version", "no head at all"])
-async def test_one_damaged_head_leaves_the_others_readable(service: Service, second: Service, damage: str) -> None:
-    """V09: a head that is overwritten under running daemons takes its own note out of every read, and nothing else."""
-    good = await remember(service, "the good fact", triggers=[{"event": "pre-run"}])
-    bad = await remember(service, "the bad fact", triggers=[{"event": "pre-run"}])
-    await listed(second)
-    workspace = await projection(service)
-    raw = cast(bytes, await service.redis.hget(workspace.keys.heads, bad))
-    await service.redis.hset(workspace.keys.heads, bad, b"9" + raw if damage == "another version" else b"garbage")
-    for one in (service, second):
-        assert await recalled(one, "fact") == ["the good fact"]
-        assert await recalled(one) == ["the good fact"]
-        assert list((await call(one, "inject")).ids) == [good]
-    assert [note.id for note in (await call(service, "fire", event="pre-run")).notes] == [good]
-    assert any(bad in problem for problem in (await call(service, "verify")).problems)
-
-
-@pytest.mark.parametrize("damage", ["another version", "no head at all"])
-@pytest.mark.parametrize("noticed", [False, True])
-async def test_a_note_with_a_damaged_head_is_forgotten_once_it_is_mended(
-    service: Service, second: Service, damage: str, noticed: bool
-) -> None:
-    """V09: forget neither says that nothing matched nor blames other writers, whether or not a read has noticed the
-    damage before; it names what mends it, and after that erases the words, through any daemon."""
-    bad = await remember(service, "the bad fact", kind="finding")
-    await listed(second)
-    keys = (await projection(service)).keys
-    raw = cast(bytes, await service.redis.hget(keys.heads, bad))
-    await service.redis.hset(keys.heads, bad, b"9" + raw if damage == "another version" else b"garbage")
-    for one in (service, second):
-        if noticed:
-            assert await recalled(one, "fact") == []
-        error = await refused(call(one, "forget", id=bad, caller=HUMAN))
-        assert (error.code, error.field, "rebuild" in str(error.hint)) == ("conflict", "id", True)
-        assert bad in error.message
-    await service.redis.hset(keys.heads, bad, raw)  # as rebuild does
-    assert (await call(second, "forget", id=bad, caller=HUMAN)).forgotten == 1
-    assert await service.redis.hget(keys.vault, bad) is None
-
-
-async def test_damage_beside_the_notes_denies_nothing_else(service: Service) -> None:
-    """V09: a garbage tomb, owner's cell, use counter and ledger entry: audit, status, export, list, owners and ledger
-    tell the rest, and only the writes of that owner are refused, with what mends it."""
-    gone, damaged = await remember(service, "goes"), await remember(service, "goes too")
-    for note_id in (gone, damaged):
-        await call(service, "forget", id=note_id, caller=HUMAN)
-    stays = await remember(service, "stays", triggers=[{"event": "pre-run"}])
-    await remember(service, "of s1", scope="session", caller={"session": "s1"})
-    await remember(service, "of s2", scope="session", caller={"session": "s2"})
-    assert list((await call(service, "inject", caller={"session": "s1"})).ids) != []
-    keys, redis = (await projection(service)).keys, service.redis
-    await redis.hset(keys.tomb, damaged, "garbage")
-    await redis.hset(keys.cells, "owner:s2", "garbage")
-    await redis.hset(keys.use, f"{stays}:n", "many")
-    await redis.xadd(keys.access, {"who": "a stranger"})
-    await redis.xadd(keys.access, {"e": "not ours"})
-    service.close("desk")
-    assert [entry.id for entry in (await call(service, "audit", caller=HUMAN)).entries] == [gone]
-    assert [end.id for end in (await call(service, "status", caller=HUMAN)).recent] == [gone]
-    assert await listed(service, states=["forgotten"], caller=HUMAN) == [gone]
-    assert (await refused(call(service, "inspect", id=damaged, caller=HUMAN))).code == "not_found"
-    request = wire.decode("export", msgspec.json.encode({"workspace": "desk", "caller": HUMAN}))
-    assert [line async for line in service.export(request)]
-    assert [row.owner for row in (await call(service, "owners", caller=HUMAN)).rows] == ["s1"]
-    assert len((await call(service, "ledger", caller=HUMAN)).rows) == 1
-    await remember(service, "more of s1", scope="session", caller={"session": "s1"})
-    refusal = await refused(remember(service, "more of s2", scope="session", caller={"session": "s2"}))
-    assert (refusal.code, "amnesia rebuild" in str(refusal.hint)) == ("conflict", True)
-
-
-async def test_an_owner_with_damaged_facts_lives_on_by_its_stamp(service: Service) -> None:
-    """V09: where only the facts of an owner's cell are damaged, its stamp still says which life it is in."""
-    await remember(service, "of s1", scope="session", caller={"session": "s1"})
-    keys = (await projection(service)).keys
-    await service.redis.hset(keys.cells, "owner:s1", "1o|x|1-0|{]")
-    service.close("desk")
-    await remember(service, "more of s1", scope="session", caller={"session": "s1"})
-    (row,) = (await call(service, "owners", caller=HUMAN)).rows
-    assert (row.owner, row.state, row.incarnation, row.notes) == ("s1", "open", 1, 2)
 
 
 async def test_what_is_returned_is_on_record_while_others_move_the_projection_on(
