@@ -203,26 +203,20 @@ test("Closing ends what waits for the connection, too: it is never sent.", async
   assert.ok(!asked.join("").includes("never sent"));
 });
 
-/** A feed begins where the daemon takes it up, a moment after it was asked for: write until it tells, and forget that. */
-async function heard(told) {
-  for (let n = 0; ; n++) {
-    const { id } = await memory.remember({ content: `is anybody there? ${n}` });
-    await sleep(50);
-    if (!told.includes(id)) continue;
-    told.length = 0;
-    return;
-  }
-}
-
 test("A feed tells what happens, and goes on where it was when its connection breaks.", async (t) => {
   const { proxy, client } = await proxied(t);
   await memory.remember({ content: "a workspace begins with its first note" });
   const told = [];
+  let opened = false;
   const stop = new AbortController();
   const reading = (async () => {
-    for await (const item of client.feed({ signal: stop.signal })) if (item.type === "written") told.push(item.data.id);
+    for await (const item of client.feed({ signal: stop.signal })) {
+      opened ||= item.type === "opened";
+      if (item.type === "written") told.push(item.data.id);
+    }
   })();
-  await heard(told);
+  // It begins where the daemon takes it up, a moment after it was asked for.
+  await until(() => opened);
   const ids = [];
   for (const content of ["first", "second", "third"]) {
     await until(() => proxy.asked.includes("GET /v1/feed"));
@@ -245,11 +239,13 @@ test("A feed waits for a daemon that is away, and closing the client ends it.", 
   await proxy.close();
   const told = [];
   const reading = (async () => {
-    for await (const item of client.feed()) if (item.type === "written") told.push(item.data.id);
+    for await (const item of client.feed()) told.push(item.type);
   })();
   await sleep(50);
   await proxy.listen();
-  await heard(told);
+  await until(() => told.includes("opened"));
+  await memory.remember({ content: "while it listens" });
+  await until(() => told.includes("written"));
   client.close();
   await reading;
 });
